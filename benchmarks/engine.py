@@ -18,7 +18,7 @@ from benchmarks.record import write_record
 from macro_routing.evaluation.bench import make_repeat_and_skip_routes, time_joint_route_scoring
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.planted_problem import TRAIN, PlantedProblem, race_planted_routes
+from macro_routing.evaluation.planted_problem import TRAIN, PlantedProblem, simulate_race_of_draws
 from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.evaluation.work_items import UnitSizes, plan_race_units, shuffle_indices_into_units
@@ -47,7 +47,7 @@ def measure_sharing(data_dir: Path | None, model: str) -> list[dict[str, Any]]:
     decoding = DecodingSettings("likelihood")
     policy = MarkovPolicy.make_prior(RouteSpace(frozen.layers))
     rng = np.random.default_rng(SEED)
-    draws = [policy.sample_program(rng).expand(frozen.layers) for _ in range(DRAWS)]
+    draws = [policy.sample_program(rng).to_route(frozen.layers) for _ in range(DRAWS)]
     figures = []
     for name, routes, count in (
         (f"{DRAWS} draws from the prior", draws, 24),
@@ -126,14 +126,14 @@ def measure_planted_race(name: str, peak: float, base: float) -> dict[str, Any]:
     for seed in range(rounds):
         problem = PlantedProblem(parse_route("L0-L20 L19-L22 RJ", 28), base=base, peak=peak, reach=12, seed=seed)
         rng = np.random.default_rng([SEED, seed])
-        routes = [policy.sample_program(rng).expand(28) for _ in range(DRAWS)]
+        routes = [policy.sample_program(rng).to_route(28) for _ in range(DRAWS)]
         asked = Round(0, tuple(Proposal(route) for route in routes), tuple(range(100)), keep=ELITE)
         table = np.array(
-            [problem.simulate_correct_examples(route, TRAIN, asked.examples) for route in routes], dtype=float
+            [problem.simulate_which_examples_correct(route, TRAIN, asked.examples) for route in routes], dtype=float
         )
         elite = select_elite([Score(row.sum(), 100) for row in table], ELITE)
         accuracies.append(table[elite[-1]].mean())
-        exact, statistical = (race_planted_routes(problem, asked, mode) for mode in (EXACT, STATISTICAL))
+        exact, statistical = (simulate_race_of_draws(problem, asked, mode) for mode in (EXACT, STATISTICAL))
         assert select_elite(exact, ELITE) == elite
         differs += select_elite(statistical, ELITE) != elite
         sums["whole"] += 100 * len(set(routes))

@@ -77,12 +77,14 @@ def make_random_prompts(count: int) -> list[Tokens]:
 def load_real_prompts(frozen: Any, data_dir: Path | None) -> tuple[list[Tokens], tuple[DecodingStage, ...]]:
     """Prompts of GSM8K with reasoning, and their stages."""
     from macro_routing.evaluation.decoding_settings import DecodingSettings
-    from macro_routing.evaluation.model_answers import encode_prompts_and_stages
+    from macro_routing.evaluation.model_answers import encode_prompts_and_generation_stages
     from macro_routing.tasks import load_task, make_splits
 
     task = load_task("gsm8k", data_dir=data_dir, seed=SEED)
     examples = make_splits(task, seed=SEED).train[:PROMPTS]
-    return encode_prompts_and_stages(frozen, task, examples, DecodingSettings("reasoning", REASONING, ANSWER))
+    return encode_prompts_and_generation_stages(
+        frozen, task, examples, DecodingSettings("reasoning", REASONING, ANSWER)
+    )
 
 
 def measure_round_with_savings(frozen: Any, data_dir: Path | None, generate_seconds: float) -> MeasuredFigure:
@@ -97,7 +99,7 @@ def measure_round_with_savings(frozen: Any, data_dir: Path | None, generate_seco
     task = load_task("gsm8k", data_dir=data_dir, seed=SEED)
     examples = make_splits(task, seed=SEED).train[:PROMPTS]
     policy, rng = MarkovPolicy.make_prior(RouteSpace(frozen.layers)), np.random.default_rng(SEED)
-    draws = [policy.sample_program(rng).expand(frozen.layers) for _ in range(ROUTES)]
+    draws = [policy.sample_program(rng).to_route(frozen.layers) for _ in range(ROUTES)]
     with tempfile.TemporaryDirectory() as folder:
         decoding = DecodingSettings("reasoning", REASONING, ANSWER, stop_loops=True)
         evaluator = Evaluator(frozen, task, decoding, ScoreStore(Path(folder) / "scores.sqlite"))
@@ -122,7 +124,7 @@ def draw_distinct_routes(layers: int, count: int) -> list[Route]:
     policy, rng = MarkovPolicy.make_prior(RouteSpace(layers)), np.random.default_rng(SEED)
     found: dict[Route, None] = {}
     while len(found) < count:
-        found[policy.sample_program(rng).expand(layers)] = None
+        found[policy.sample_program(rng).to_route(layers)] = None
     return list(found)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from macro_routing.engine.batching import Tokens
-from macro_routing.engine.fused.batch_plan import DecodingRequestGroup
+from macro_routing.engine.fused.batch_plan import RoutesOverSamePrompts
 from macro_routing.engine.fused.decoder import FusedDecoder
 from macro_routing.engine.generation import DecodingStage, GenerationRequest
 from macro_routing.engine.layer_schedule import schedule_layer_calls
@@ -65,7 +65,7 @@ def measure_step(  # noqa: PLR0913
 ) -> DecodingStepTime:
     """Time per token between a short text and one of ``tokens``; bytes at the mean length between the two."""
     short = max(8, tokens // 8)
-    groups = [DecodingRequestGroup(list(routes), list(prompts))]
+    groups = [RoutesOverSamePrompts(list(routes), list(prompts))]
 
     def time_decoding(max_tokens: int) -> float:
         request = GenerationRequest((DecodingStage(frozenset(), max_tokens),))
@@ -206,7 +206,7 @@ def profile_kernels(
     def counted(budget: int) -> dict[str, tuple[int, float]]:
         with profile(activities=[ProfilerActivity.CUDA]) as seen:
             decoder.decode_prompt_groups(
-                [DecodingRequestGroup(list(routes), list(prompts))],
+                [RoutesOverSamePrompts(list(routes), list(prompts))],
                 GenerationRequest((DecodingStage(frozenset(), budget),)),
             )
             torch.cuda.synchronize()

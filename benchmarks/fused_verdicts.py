@@ -45,7 +45,7 @@ def measure_changed_verdicts(
     task = load_task(name, data_dir=data_dir)
     examples = make_splits(task, seed=SEED).train[:count]
     policy, rng = MarkovPolicy.make_prior(RouteSpace(frozen.layers)), np.random.default_rng(SEED)
-    drawn = [policy.sample_program(rng).expand(frozen.layers) for _ in range(draws - 1)]
+    drawn = [policy.sample_program(rng).to_route(frozen.layers) for _ in range(draws - 1)]
     routes = list(dict.fromkeys([Route.standard(frozen.layers), *drawn]))
 
     def answer_all(decoder: str, parts: int) -> list[Any]:

@@ -30,7 +30,7 @@ def measure_labelling(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
     """Seconds per simulation on both sides."""
     from macro_routing.evaluation.decoding_settings import DecodingSettings
     from macro_routing.evaluation.evaluator import Evaluator
-    from macro_routing.evaluation.model_answers import encode_prompts_and_stages
+    from macro_routing.evaluation.model_answers import encode_prompts_and_generation_stages
     from macro_routing.peers.per_example_search import DrLLMSettings, PerExampleSearch
     from macro_routing.routes import Route, RouteSpace
     from macro_routing.search import ScoringFailure
@@ -53,7 +53,7 @@ def measure_labelling(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
     searches = labels.run_searches(score)
     shared = (time.perf_counter() - start) / len(asked)
     chosen = np.random.default_rng(SEED).choice(len(asked), min(COMPARED, len(asked)), replace=False)
-    prompts, (stage,) = encode_prompts_and_stages(frozen, task, examples, decoding)
+    prompts, (stage,) = encode_prompts_and_generation_stages(frozen, task, examples, decoding)
     alone = _time_generate_per_pair(frozen, [(asked[n][1], prompts[asked[n][0]]) for n in chosen], stage)
     return {
         "figure": "labelling, per simulation, times as fast as generate one prompt at a time",

@@ -46,7 +46,7 @@ def measure_loop_stopping(
     examples = make_splits(task, seed=SEED).train[:count]
     policy = MarkovPolicy.make_prior(RouteSpace(frozen.layers))
     rng = np.random.default_rng(SEED)
-    drawn = [policy.sample_program(rng).expand(frozen.layers) for _ in range(draws)]
+    drawn = [policy.sample_program(rng).to_route(frozen.layers) for _ in range(draws)]
     routes = list(dict.fromkeys([Route.standard(frozen.layers), *drawn]))
     seconds, found = [], []
     for stop in (False, True):

@@ -29,7 +29,7 @@ from macro_routing.models.frozen import FrozenModel, LoadOptions
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.tasks import Example, Task, load_task
-from macro_routing.workers.worker_messages import TaskSource, WorkerSetup
+from macro_routing.workers.worker_messages import WorkerSetup, WorkerTaskSource
 from macro_routing.workers.worker_pool import WorkerPool, create_worker_pool
 from macro_routing.workers.worker_settings import WorkerSettings
 from tests.faults.simulated_backend import SimulatedBackend
@@ -46,7 +46,7 @@ def make_routes(layers: int, count: int) -> list[Route]:
     policy = MarkovPolicy.make_prior(RouteSpace(layers, max_length=layers + 12))
     found: dict[Route, None] = {}
     while len(found) < count:
-        found[policy.sample_program(rng).expand(layers)] = None
+        found[policy.sample_program(rng).to_route(layers)] = None
     return list(found)
 
 
@@ -58,7 +58,7 @@ def measure_cpu_workers(model: str, counts: Sequence[int], examples: int, routes
     os.environ["OMP_NUM_THREADS"] = "1"
     frozen, task = load_model(model), load_task("category", seed=SEED)
     asked, unit = make_routes(frozen.layers, routes), UnitSizes(full=8)
-    setup = WorkerSetup(model, LoadOptions(), (TaskSource("category", seed=SEED),))
+    setup = WorkerSetup(model, LoadOptions(), (WorkerTaskSource("category", seed=SEED),))
     rows: list[dict[str, Any]] = []
     answers = []
     for workers in counts:
@@ -91,12 +91,12 @@ def warm_up_workers(evaluator: Evaluator, pool: WorkerPool, examples: Sequence[E
     """Every worker has loaded its model and answered a unit: what is timed afterwards is work alone."""
     # One that is late would leave its share of these units to the others; all being idle, each is given one.
     pool.wait_until_ready()
-    needed = pool.workers * evaluator.examples_per_unit.full
+    needed = pool.worker_count * evaluator.examples_per_unit.full
     if len(examples) < needed:
         raise ValueError(f"{needed} examples are needed to give each worker a unit, there are {len(examples)}")
     evaluator.evaluate([Route.standard(evaluator.frozen.layers)], examples[:needed])
-    if missing := pool.workers - len(pool.counts.finished_by_slot):
-        raise RuntimeError(f"{missing} of {pool.workers} workers have answered nothing; repeat the measurement")
+    if missing := pool.worker_count - len(pool.counts.finished_by_slot):
+        raise RuntimeError(f"{missing} of {pool.worker_count} workers have answered nothing; repeat the measurement")
 
 
 # --- the driver alone ----------------------------------------------------------------------------------------------

@@ -18,14 +18,14 @@ from unittest import mock
 
 from benchmarks.record import write_record
 from macro_routing.engine import likelihood, shared_forward
-from macro_routing.engine.shared_forward import select_cache_rows
+from macro_routing.engine.shared_forward import copy_parent_cache_rows
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.models import load_model
 from macro_routing.models.decoder import get_decoder
-from macro_routing.models.hidden_states import apply_lm_head, compute_layer_inputs
+from macro_routing.models.hidden_states import apply_lm_head, compute_layer_keyword_arguments
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.tasks import load_task
@@ -79,8 +79,10 @@ def _time_inside_model(frozen: Any, inside: list[float]) -> Iterator[None]:
     with ExitStack() as patches:
         for patch in (
             *layers,
-            mock.patch.object(shared_forward, "compute_layer_inputs", timed(compute_layer_inputs)),
-            mock.patch.object(shared_forward, "select_cache_rows", timed(select_cache_rows)),
+            mock.patch.object(
+                shared_forward, "compute_layer_keyword_arguments", timed(compute_layer_keyword_arguments)
+            ),
+            mock.patch.object(shared_forward, "copy_parent_cache_rows", timed(copy_parent_cache_rows)),
             mock.patch.object(likelihood, "apply_lm_head", timed(apply_lm_head)),
         ):
             patches.enter_context(patch)
@@ -93,7 +95,7 @@ def measure_lookup() -> dict[str, Any]:
 
     rng = np.random.default_rng(SEED)
     policy = MarkovPolicy.make_prior(RouteSpace(28, max_length=40))
-    routes = list(dict.fromkeys(policy.sample_program(rng).expand(28) for _ in range(2500)))[:1000]
+    routes = list(dict.fromkeys(policy.sample_program(rng).to_route(28) for _ in range(2500)))[:1000]
     examples = [f"example/{number}" for number in range(1000)]
     scope = {"numerics": "n", "task": "t"}
     outcomes = dict.fromkeys(examples, ExampleOutcome(correct=True, prediction="A"))

@@ -152,9 +152,9 @@ def predict_left_out_tasks(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any
                 fixed, broken, n = finalist["judged"]
                 measured, noise = (fixed - broken) / n, (fixed + broken + 2) / n**2
                 finalist |= {
-                    "expected": posterior.mean,
+                    "expected": posterior.expected_gain,
                     "measured": measured,
-                    "quantile": posterior.predict_measured(measured, noise),
+                    "quantile": posterior.measured_gain_cdf(measured, noise),
                 }
     return finalists
 

@@ -88,7 +88,7 @@ class Landscape:
             values = json.loads(path.read_text(encoding="utf-8"))
             layers, examples, rows = values.pop("layers"), values.pop("examples"), values.pop("routes")
             is_known = values.pop("format") == FORMAT
-            routes = tuple(parse_program(text).expand(layers) for text in rows)
+            routes = tuple(parse_program(text).to_route(layers) for text in rows)
             bits = [np.frombuffer(bytes.fromhex(row), np.uint8) for row in rows.values()]
             correct = np.unpackbits(np.stack(bits), axis=1)[:, :examples].astype(bool)
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -146,7 +146,7 @@ def list_routes_to_record(space: RouteSpace, two_edits: int, seed: int) -> list[
         first, second = (chosen[index] for index in sorted(rng.choice(len(chosen), 2, replace=False)))
         program = program_from_edits(space, [first, second])
         if program is not None:
-            routes.setdefault(program.expand(space.layers))
+            routes.setdefault(program.to_route(space.layers))
     return list(routes)
 
 
@@ -162,4 +162,4 @@ def is_short_repeat_or_skip(route: Route) -> bool:
 def _expand_edits(space: RouteSpace, edits: Sequence[Any]) -> Route:
     program = program_from_edits(space, edits)
     assert program is not None  # the standard pass reaches every layer
-    return program.expand(space.layers)
+    return program.to_route(space.layers)

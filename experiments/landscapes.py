@@ -35,9 +35,11 @@ def load_examples(arguments: argparse.Namespace) -> tuple[Any, list[Any]]:
         task = load_task(arguments.task, data_dir=arguments.data_dir, seed=seed)
         return task, make_splits(task, seed=seed, training=training, validation=100)
 
-    test_keys = {example.key for seed in JUDGING_SEEDS for example in split(seed, 1000)[1].test}
+    test_keys = {example.normalized_question for seed in JUDGING_SEEDS for example in split(seed, 1000)[1].test}
     task, splits = split(SEED, 3000)
-    return task, [example for example in splits.train if example.key not in test_keys][: arguments.examples]
+    return task, [example for example in splits.train if example.normalized_question not in test_keys][
+        : arguments.examples
+    ]
 
 
 def subsample_routes(routes: Sequence[Any], limit: int | None) -> list[Any]:

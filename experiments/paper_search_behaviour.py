@@ -35,7 +35,7 @@ def measure_prior(space: RouteSpace) -> list[dict[str, Any]]:
     """What is drawn, and decoded, before anything is learnt."""
     policy = MarkovPolicy.make_prior(space)
     rng = np.random.default_rng(SEED)
-    counts = [count_deviations(policy.sample_program(rng).expand(LAYERS)) for _ in range(DRAWS)]
+    counts = [count_deviations(policy.sample_program(rng).to_route(LAYERS)) for _ in range(DRAWS)]
     second = decode_top_routes(policy, 2)[1]
     return [
         _make_row("deviations from the standard order per draw of the prior, mean", statistics.mean(counts), "", DRAWS),

@@ -77,8 +77,8 @@ def _draw_target(seed: int, edits: int, kind: str) -> tuple[Route, int]:
             is_add[rng.integers(edits)] = True
         drawn = sorted((adds if add else moves)[rng.integers(len(adds if add else moves))] for add in is_add)
         program = program_from_edits(SPACE, drawn) if len({edit.layer for edit in drawn}) == edits else None
-        if program is not None and (distance := edit_distance(program.expand(LAYERS), Route.standard(LAYERS))):
-            return program.expand(LAYERS), distance
+        if program is not None and (distance := edit_distance(program.to_route(LAYERS), Route.standard(LAYERS))):
+            return program.to_route(LAYERS), distance
 
 
 @lru_cache(maxsize=1)

@@ -133,7 +133,7 @@ def confirm_known_target(planted: FamilyMember) -> Route:
     def verdicts(route: Route) -> Any:
         splits = ((TRAIN, TRAINING), (VALIDATION_SPLIT, VALIDATION))
         return np.concatenate(
-            [planted.problem.simulate_correct_examples(route, split, range(count)) for split, count in splits]
+            [planted.problem.simulate_which_examples_correct(route, split, range(count)) for split, count in splits]
         )
 
     settings = DecisionSettings()

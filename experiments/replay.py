@@ -74,7 +74,7 @@ def replay_search(
             return ScoringFailure("the landscape does not hold this route")
         return Score(float(credit(route)[examples].sum()), len(examples))
 
-    state = searcher.start()
+    state = searcher.make_initial_state()
     while (asked := searcher.ask(state)) is not None:
         examples = train[list(asked.examples)]
         outcomes = [score_route(proposal.route, examples) for proposal in asked.proposals]

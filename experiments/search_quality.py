@@ -188,7 +188,7 @@ def make_rows(kept: Path) -> list[dict[str, Any]]:
 
 def make_summary_rows(kept: Path) -> list[dict[str, Any]]:
     """The guided search against nothing and against each other method, over the settings that both have run."""
-    from macro_routing.evaluation.statistics import benchmark_significance
+    from macro_routing.evaluation.statistics import bootstrap_gain_over_benchmarks
 
     gains_of_runs = list(iterate_gains(kept))
     found = []
@@ -199,7 +199,7 @@ def make_summary_rows(kept: Path) -> list[dict[str, Any]]:
                 by_setting.setdefault(setting, []).append(100 * (gains["guided"] - (gains[other] if other else 0.0)))
         line: dict[str, Any] = {"against": {"": "the standard pass", "macro": "paper"}.get(other, other)}
         if by_setting:
-            told = benchmark_significance([sum(some) / len(some) for some in by_setting.values()])
+            told = bootstrap_gain_over_benchmarks([sum(some) / len(some) for some in by_setting.values()])
             line |= {"mean": told.mean, "interval": f"{told.low:+.2f} to {told.high:+.2f}", "p": told.p_value}
             line |= {"wins": f"{told.wins} / {told.ties} / {told.losses}", "cells": sum(map(len, by_setting.values()))}
         else:

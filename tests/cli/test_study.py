@@ -14,12 +14,12 @@ import typer.testing
 from experiments import recorded_studies as recorded
 from macro_routing.cli import study_command
 from macro_routing.cli.main import make_cli_app
-from macro_routing.cli.study_command import StudyInvocation
+from macro_routing.cli.study_command import StudyCommandInputs
 from macro_routing.cli.study_routes import read_search_settings_of_route, use_searched_answer_mode
 from macro_routing.errors import MacroError
 from macro_routing.routes import parse_route
 from macro_routing.routes.route_file import RouteFile
-from macro_routing.studies.task_names import TaskName
+from macro_routing.studies.task_names import TaskWithAnswerMode
 from tests.cli.runner import ENVIRONMENT
 from tests.runs.small import small_folder, write_task_file
 
@@ -170,11 +170,11 @@ def test_a_study_of_a_run_knows_model_task_seed_and_columns(searched):
 
 
 def test_the_routes_own_task_is_answered_as_it_was_searched():
-    own = TaskName("gsm8k", "reasoning")
-    named = [TaskName("gsm8k"), TaskName("sciq"), TaskName("gsm8k", "direct")]
+    own = TaskWithAnswerMode("gsm8k", "reasoning")
+    named = [TaskWithAnswerMode("gsm8k"), TaskWithAnswerMode("sciq"), TaskWithAnswerMode("gsm8k", "direct")]
     assert list(use_searched_answer_mode(named, own)) == [own, *named[1:]]
     with pytest.raises(MacroError, match="every task once"):
-        use_searched_answer_mode([TaskName("gsm8k"), own], own)
+        use_searched_answer_mode([TaskWithAnswerMode("gsm8k"), own], own)
 
 
 def test_what_a_route_file_brings_and_what_a_file_of_settings_changes(tmp_path):
@@ -184,7 +184,7 @@ def test_what_a_route_file_brings_and_what_a_file_of_settings_changes(tmp_path):
     brought = read_search_settings_of_route(str(tmp_path / "route.json"))
     assert brought["decoding"] == {"mode": "reasoning", "answer_budget": 9, "stop_loops": True}
     (tmp_path / "c.toml").write_text("[decoding]\nanswer_budget = 7\n")
-    study = StudyInvocation("explain", None, {}, tmp_path / "c.toml", None, None, None, as_json=False)
+    study = StudyCommandInputs("explain", None, {}, tmp_path / "c.toml", None, None, None, as_json=False)
     base = study.make_shared_run_config({**brought, "preset": "quick"})
     assert base.given["decoding"] == {"mode": "reasoning", "answer_budget": 7, "stop_loops": True}
 
@@ -193,7 +193,7 @@ def test_side_effects_of_a_run_answer_its_task_its_way(searched, monkeypatch):
     """Only what would be run is looked at: the study itself is tested elsewhere."""
     asked = {}
     monkeypatch.setattr(
-        study_command.StudyInvocation,
+        study_command.StudyCommandInputs,
         "run",
         lambda _self, _base, settings, _make, tasks: asked.update(own=settings, tasks=tasks),
     )

@@ -60,7 +60,7 @@ def answer(search, state, asked):
 
 def play(search, state=None, rounds=None):
     """Rounds asked from ``state`` on, and the state after them."""
-    state = search.start() if state is None else state
+    state = search.make_initial_state() if state is None else state
     seen = []
     while (rounds is None or len(seen) < rounds) and (asked := search.ask(state)) is not None:
         seen.append(asked)
@@ -100,7 +100,7 @@ def test_the_seed_decides_everything(make, request):
 
 def test_asking_twice_is_asking_once(make):
     search = make(0)
-    state = search.start()
+    state = search.make_initial_state()
     asked = search.ask(state)
     assert search.ask(state) == asked
     if asked is None:
@@ -135,7 +135,7 @@ def test_every_proposal_and_candidate_is_executable(make):
             assert proposal.route.layers == SPACE.layers
             if proposal.program is not None:
                 SPACE.check_route(proposal.program)
-                assert proposal.program.expand(8) == proposal.route
+                assert proposal.program.to_route(8) == proposal.route
         for candidate in search.candidates(state):
             assert candidate.route.layers == SPACE.layers
             if candidate.program is not None:
@@ -158,7 +158,7 @@ def test_rounds_stay_within_the_plan_and_say_what_matters(make):
 
 def test_failed_scores_do_not_stop_a_search(make):
     search = make(6)
-    state = search.start()
+    state = search.make_initial_state()
     while (asked := search.ask(state)) is not None:
         state = search.tell(state, asked, [ScoringFailure("out of memory")] * len(asked.proposals))
     assert state.rounds > 0 or search.max_rounds == 0
@@ -180,7 +180,7 @@ def test_anchored_searches_have_the_standard_pass_first(name):
 
 def test_results_of_another_round_or_search_are_rejected(make):
     search = make(8)
-    state = search.start()
+    state = search.make_initial_state()
     other = dataclasses.replace(state, identity="{}")
     with pytest.raises(Exception, match="belongs to another search"):
         search.ask(other)

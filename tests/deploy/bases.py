@@ -4,7 +4,7 @@ import json
 import shutil
 
 from macro_routing.deploy.export_common import open_exportable_model
-from macro_routing.models.catalog import locate_model
+from macro_routing.models.catalog import fetch_model_folder
 from macro_routing.routes import parse_route
 from macro_routing.routes.route_file import RouteFile
 from tests.models.tiny import LAYERS, tiny_model
@@ -17,7 +17,7 @@ ADDS = parse_route("L0-L3 L2(+h-2) L3(-0.5h-1) RJ", LAYERS)
 def tiny_base(folder, architecture, *, shards="1GB", **changes):
     """The tokenizer of SmolLM2 beside a random model; few of its tokens have an embedding unless asked for."""
     tiny_model(architecture, **changes).save_pretrained(folder, max_shard_size=shards)
-    source = locate_model("smollm2-135m")
+    source = fetch_model_folder("smollm2-135m")
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         shutil.copyfile(source / name, folder / name)
     return open_exportable_model(str(folder))

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from macro_routing.engine.decoders import EAGER, FUSED, fused_unsupported_reason
 from macro_routing.engine.fused import batch_plan, model_runner
-from macro_routing.engine.fused.batch_plan import DecodingRequestGroup, plan_batches
+from macro_routing.engine.fused.batch_plan import RoutesOverSamePrompts, plan_batches
 from macro_routing.engine.fused.decoder import FusedDecoder
 from macro_routing.engine.fused.device_tables import assign_rows_to_sequences, pad_row_count
 from macro_routing.engine.fused.support import MAX_STAGE_TOKENS, find_fused_unsupported_reason, kernels_support_stages
@@ -69,7 +69,7 @@ def test_the_model_itself_is_unchanged_and_nothing_is_stored_twice():
     assert layer.mlp.up_proj.weight.untyped_storage().data_ptr() == joined.untyped_storage().data_ptr()
 
 
-@given(st.lists(programs(LAYERS).map(lambda program: program.expand(LAYERS)), min_size=1, max_size=6), st.booleans())
+@given(st.lists(programs(LAYERS).map(lambda program: program.to_route(LAYERS)), min_size=1, max_size=6), st.booleans())
 @settings(deadline=None, max_examples=60)
 def test_layer_calls_take_every_route_through_its_steps_and_adds(routes, are_many):
     if are_many:  # too many to look for the shortest order
@@ -128,10 +128,10 @@ def test_a_merged_order_contains_each(orders):
 
 
 def test_cache_regions_do_not_overlap_and_hold_prompt_and_text():
-    groups = [DecodingRequestGroup(ROUTES, PROMPTS), DecodingRequestGroup(ROUTES[:1], PROMPTS[:2])]
+    groups = [RoutesOverSamePrompts(ROUTES, PROMPTS), RoutesOverSamePrompts(ROUTES[:1], PROMPTS[:2])]
     plan = plan_batches(groups, new_tokens=7)
     table = plan.sequence_cache_regions
-    taken = np.zeros(plan.cached_tokens, dtype=int)
+    taken = np.zeros(plan.planned_cache_tokens, dtype=int)
     for batch in plan.batches:
         for index, route in enumerate(batch.routes):
             sequences = range(*batch.sequences_of_route(index).indices(len(table)))
@@ -152,7 +152,7 @@ def test_cache_regions_do_not_overlap_and_hold_prompt_and_text():
 def test_finished_sequences_get_no_rows():
     schedule, table = (
         schedule_layer_calls(ROUTES),
-        plan_batches([DecodingRequestGroup(ROUTES, PROMPTS)], 5).sequence_cache_regions,
+        plan_batches([RoutesOverSamePrompts(ROUTES, PROMPTS)], 5).sequence_cache_regions,
     )
     all_active = np.ones(len(table), dtype=bool)
     assert assign_rows_to_sequences(schedule, table, all_active, 64).num_sequences == len(table)
@@ -181,12 +181,15 @@ def _assign_one_by_one(schedule, table, active, max_rows):
 
 
 @given(
-    st.lists(programs(LAYERS).map(lambda program: program.expand(LAYERS)), min_size=1, max_size=5, unique=True),
+    st.lists(programs(LAYERS).map(lambda program: program.to_route(LAYERS)), min_size=1, max_size=5, unique=True),
     st.data(),
 )
 @settings(deadline=None, max_examples=60)
 def test_rows_assigned_at_once_equal_rows_assigned_one_by_one(routes, data):
-    groups = [DecodingRequestGroup(routes, PROMPTS), *(DecodingRequestGroup([route], PROMPTS[:2]) for route in routes)]
+    groups = [
+        RoutesOverSamePrompts(routes, PROMPTS),
+        *(RoutesOverSamePrompts([route], PROMPTS[:2]) for route in routes),
+    ]
     plan = plan_batches(groups, 5)
     schedule, table = schedule_layer_calls(plan.routes), plan.sequence_cache_regions
     active = np.array(data.draw(st.lists(st.booleans(), min_size=len(table), max_size=len(table))))

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from macro_routing.engine.generation import DecodingStage, generate_greedy, generate_stages
+from macro_routing.engine.generation import DecodingStage, generate_greedy, generate_reasoning_then_answer
 from macro_routing.models import apply_route
 from macro_routing.routes import parse_route
 from tests.models.tiny import LAYERS, VARIANTS, tiny_model, tokens
@@ -43,7 +43,7 @@ def test_token_limits_truncate_and_end_tokens_do_not():
 def test_two_stages_are_two_generations():
     model = apply_route(tiny_model("qwen3"), ROUTE)
     ends = set(range(3, 12))
-    texts = generate_stages(model, PROMPTS, [DecodingStage(ends, 6, (50, 51)), DecodingStage(ends, 5)])
+    texts = generate_reasoning_then_answer(model, PROMPTS, [DecodingStage(ends, 6, (50, 51)), DecodingStage(ends, 5)])
     for prompt, (reasoning, answer) in zip(PROMPTS, texts, strict=True):
         assert (reasoning.tokens, reasoning.truncated) == _generate_alone(model, prompt, ends, 6)
         extended = (*prompt, *reasoning.tokens, 50, 51)

@@ -48,9 +48,9 @@ def test_fused_pairs_equal_eager_pairs(monkeypatch):
         actual = generate_for_pairs(model, pairs, GenerationRequest(stages), decoder)
         assert actual == _generate_one_by_one(model, pairs, stages)
         decoder.release_memory()  # what it held is gone, and made anew when it is needed
-        assert decoder.cache_bytes == 0
+        assert decoder.allocated_cache_bytes == 0
         assert generate_for_pairs(model, pairs, GenerationRequest(stages), decoder) == actual
-        assert decoder.cache_bytes > 0
+        assert decoder.allocated_cache_bytes > 0
 
 
 def test_fused_pairs_of_one_route_do_not_depend_on_the_prefill_batch(monkeypatch):
@@ -89,7 +89,7 @@ def test_pairs_and_routes_get_the_same_scores_and_share_the_store(decoding, tmp_
 class Dealt:
     """Workers that run in this process; the test checks how the work is split for them."""
 
-    workers = 4
+    worker_count = 4
 
     def __init__(self, evaluator):
         self.evaluator = evaluator
@@ -160,7 +160,7 @@ def test_rows_with_different_routes_score_on_a_gpu_as_on_a_cpu():
 @given(st.lists(programs(), min_size=1, max_size=6))
 def test_layer_calls_take_every_row_through_its_route(drawn):
     layers = max(program.steps[index].layer for program in drawn for index in range(len(program.steps))) + 1
-    routes = [program.expand(layers) for program in drawn]
+    routes = [program.to_route(layers) for program in drawn]
     taken = [[] for _ in routes]
     for call in schedule_layer_calls(routes, merge_layer_orders_fast).calls:
         assert [route_step.route for route_step in call.steps] == sorted(route_step.route for route_step in call.steps)

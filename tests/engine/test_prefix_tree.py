@@ -13,7 +13,7 @@ from macro_routing.search.policy import MarkovPolicy
 def _sample_routes(layers, count, seed):
     policy = MarkovPolicy.make_prior(RouteSpace(layers, max_length=layers + 8), 0.5, 0.3)
     rng = np.random.default_rng(seed)
-    return list(dict.fromkeys(policy.sample_program(rng).expand(layers) for _ in range(count)))
+    return list(dict.fromkeys(policy.sample_program(rng).to_route(layers) for _ in range(count)))
 
 
 def _replay_plan(plan):

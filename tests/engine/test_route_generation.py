@@ -8,7 +8,7 @@ from macro_routing.engine.generation import (
     extend_looping_tokens_to_length,
     find_loop_period,
     generate_greedy,
-    generate_stages,
+    generate_reasoning_then_answer,
 )
 from macro_routing.engine.route_generation import generate_for_routes
 from macro_routing.models import apply_route
@@ -23,7 +23,7 @@ TWO = (DecodingStage(ENDS, 9, FORCED), DecodingStage(ENDS, 6))
 
 
 def _generate_plainly(model, route, prompts):
-    return generate_stages(apply_route(model, route), prompts, TWO)
+    return generate_reasoning_then_answer(apply_route(model, route), prompts, TWO)
 
 
 @pytest.mark.parametrize("name", VARIANTS)

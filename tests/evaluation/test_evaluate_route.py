@@ -7,7 +7,7 @@ import pytest
 from macro_routing import evaluation
 from macro_routing.errors import RouteError
 from macro_routing.evaluation import DecodingSettings, Evaluator, ScoreStore, evaluate
-from macro_routing.evaluation.evaluator import compare_with_standard_pass
+from macro_routing.evaluation.evaluator import compare_route_with_standard
 from macro_routing.evaluation.statistics import compare_paired, wilson_interval
 from macro_routing.routes import Route, parse_route
 from tests.runs.small import small_frozen, small_task
@@ -44,7 +44,7 @@ def test_a_route_that_cannot_be_run_is_an_error(frozen):
     )
     failed = dataclasses.replace(routed, failure="crashed its worker 3 times")
     with pytest.raises(RouteError, match="cannot be run: it crashed its worker 3 times"):
-        compare_with_standard_pass(failed, routed)
+        compare_route_with_standard(failed, routed)
 
 
 def test_the_public_names_exist():

@@ -122,7 +122,7 @@ def test_a_think_block_is_opened_by_the_template_and_closed_for_the_model(smollm
         seen.update(reasoning=stages[0], prompt=tokenizer.decode(prompts[0]))
         return []
 
-    monkeypatch.setattr(model_answers, "generate_stages", spy)
+    monkeypatch.setattr(model_answers, "generate_reasoning_then_answer", spy)
     task = load_task("counting")
     with pytest.raises(ValueError, match="zip"):
         answer_examples(thinker, None, task, task.pools["test"][:1], DecodingSettings("reasoning"))
@@ -184,7 +184,7 @@ def test_batches_of_one_and_of_many_score_alike_on_a_real_model(smollm2, categor
 def test_racing_on_a_real_model_keeps_the_elite_of_full_scoring(smollm2, category, tmp_path):
     rng = np.random.default_rng(5)
     policy = MarkovPolicy.make_prior(RouteSpace(30, max_length=42))
-    draws = [policy.sample_program(rng).expand(30) for _ in range(9)]
+    draws = [policy.sample_program(rng).to_route(30) for _ in range(9)]
     draws.append(draws[0])
     examples = category.pools["train"][:24]
     store = ScoreStore(tmp_path / "s.sqlite")

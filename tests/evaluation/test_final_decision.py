@@ -6,7 +6,7 @@ import pytest
 from macro_routing.errors import MacroError
 from macro_routing.evaluation.final_decision import (
     assess_finalists,
-    correct_p_values,
+    compute_sign_flip_p_values,
     count_examples_for_margin,
     decide_route,
 )
@@ -49,7 +49,7 @@ def test_p_values_of_one_route_are_those_of_the_sign_test():
         # Every assignment of signs to the examples that differ is as probable as any other.
         signs = np.random.default_rng(1).choice([-1, 1], size=(200_000, n)).sum(axis=1) if n else np.zeros(1)
         exact = float((signs >= fixed - broken).mean())
-        assert correct_p_values(differences, [0.0])[0] == pytest.approx(exact, abs=0.02)
+        assert compute_sign_flip_p_values(differences, [0.0])[0] == pytest.approx(exact, abs=0.02)
 
 
 def test_chance_returns_another_route_as_often_as_allowed():
@@ -131,15 +131,17 @@ def test_the_posterior_equals_numerical_integration():
     variance = (fixed + broken + 2) / n**2
     density = prior * np.exp(-((gains - (fixed - broken) / n) ** 2) / (2 * variance))
     density /= density.sum()
-    assert posterior.mean == pytest.approx(float(density @ gains), abs=1e-6)
-    assert posterior.deviation == pytest.approx(float(np.sqrt(density @ gains**2 - (density @ gains) ** 2)), abs=1e-6)
+    assert posterior.expected_gain == pytest.approx(float(density @ gains), abs=1e-6)
+    assert posterior.gain_standard_deviation == pytest.approx(
+        float(np.sqrt(density @ gains**2 - (density @ gains) ** 2)), abs=1e-6
+    )
     assert posterior.probability_above(0.02) == pytest.approx(float(density[gains > 0.02].sum()), abs=1e-4)
 
 
 def test_a_small_gain_shrinks_and_a_large_one_stays():
     small, large = GainPosterior.from_counts(22, 18, 400), GainPosterior.from_counts(90, 10, 400)
-    assert 0 < small.mean < 0.6 * 0.01
-    assert large.mean > 0.9 * 0.2
+    assert 0 < small.expected_gain < 0.6 * 0.01
+    assert large.expected_gain > 0.9 * 0.2
     assert small.probability_above(0) < 0.8
     assert large.probability_above(0) > 0.999
     assert GainPosterior.from_counts(0, 0, 0).probability_above(0) == pytest.approx(0.5)

@@ -20,7 +20,7 @@ def test_distance_counts_steps(text, distance):
 
 @given(programs(layers=6, longest=6), programs(layers=6, longest=6))
 def test_distance_is_a_distance(one, other):
-    one, other = one.expand(6), other.expand(6)
+    one, other = one.to_route(6), other.to_route(6)
     assert edit_distance(one, other) == edit_distance(other, one)
     assert (edit_distance(one, other) == 0) == (one == other)
     assert edit_distance(one, other) <= max(one.length, other.length)
@@ -35,13 +35,15 @@ def test_true_score_falls_to_the_base():
 
 def test_flips_are_fixed_and_as_frequent_as_the_true_score():
     problem = PlantedProblem(STANDARD, base=0.2, peak=0.7, seed=3)
-    simulate_correct_examples = problem.simulate_correct_examples(STANDARD, TRAIN, range(20_000))
-    assert simulate_correct_examples.mean() == pytest.approx(0.7, abs=0.02)
+    simulate_which_examples_correct = problem.simulate_which_examples_correct(STANDARD, TRAIN, range(20_000))
+    assert simulate_which_examples_correct.mean() == pytest.approx(0.7, abs=0.02)
     assert (
-        problem.simulate_correct_examples(STANDARD, TRAIN, [5, 17, 3]) == simulate_correct_examples[[5, 17, 3]]
+        problem.simulate_which_examples_correct(STANDARD, TRAIN, [5, 17, 3])
+        == simulate_which_examples_correct[[5, 17, 3]]
     ).all()
     assert (
-        problem.simulate_correct_examples(STANDARD, VALIDATION, range(100)) != simulate_correct_examples[:100]
+        problem.simulate_which_examples_correct(STANDARD, VALIDATION, range(100))
+        != simulate_which_examples_correct[:100]
     ).any()
 
 

@@ -7,7 +7,14 @@ from hypothesis import strategies as st
 
 from macro_routing.errors import SettingsError
 from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
-from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL, RaceStanding, find_racing_draws, race_routes
+from macro_routing.evaluation.racing import (
+    EXACT,
+    NEVER,
+    STATISTICAL,
+    RaceStanding,
+    find_routes_still_racing,
+    race_routes,
+)
 from macro_routing.routes import RouteSpace, parse_route
 from macro_routing.search import MacroSearch, MacroSettings, MarkovPolicy, Score, ScoringFailure, StoppedScore
 from macro_routing.search.macro import select_elite
@@ -18,7 +25,7 @@ POLICY = MarkovPolicy.make_prior(RouteSpace(8, max_length=14), 0.4, 0.2)
 
 def _draws(count, seed):
     rng = np.random.default_rng(seed)
-    return [POLICY.sample_program(rng).expand(8) for _ in range(count)]
+    return [POLICY.sample_program(rng).to_route(8) for _ in range(count)]
 
 
 def _table(draws, sizes, seed):
@@ -37,7 +44,7 @@ def _raced(draws, sizes, keep, table, mode):
 
     standings = race_routes(draws, sizes, keep, mode, score)
     assert len(calls) == len(set(calls))  # nothing is scored twice
-    return [standings[route].outcome for route in draws]
+    return [standings[route].outcome_told_to_search for route in draws]
 
 
 @given(
@@ -55,7 +62,7 @@ def test_the_elite_its_scores_and_the_best_draw_are_those_of_full_scoring(count,
     assert select_elite(raced, keep) == select_elite(full, keep)
     for one, other in zip(raced, full, strict=True):
         if isinstance(one, StoppedScore):
-            assert one.correct <= other.correct <= one.accuracy_upper_bound * one.total
+            assert one.correct <= other.correct <= one.accuracy_if_rest_correct * one.total
         else:
             assert one == other
     first = [
@@ -93,8 +100,8 @@ def test_a_shorter_route_that_ties_with_the_best_is_not_stopped():
     best = RaceStanding(length=10, total=8, units=2, scored=8, credit=6)
     shorter = RaceStanding(length=9, total=8, units=1, scored=4, credit=2)
     longer = RaceStanding(length=11, total=8, units=1, scored=4, credit=2)
-    assert find_racing_draws([best, shorter], keep=1) == [1]
-    assert find_racing_draws([best, longer], keep=1) == []
+    assert find_routes_still_racing([best, shorter], keep=1) == [1]
+    assert find_routes_still_racing([best, longer], keep=1) == []
 
 
 def test_of_equally_good_and_long_draws_the_earlier_is_not_stopped():
@@ -132,7 +139,7 @@ def test_draws_that_fail_are_told_and_the_others_race_on(seed, keep, mode):
         return {r: ScoringFailure("died") if doomed.get(r) == number else table[r][number] for r in routes}
 
     standings = race_routes(draws, sizes, min(keep, len(draws)), mode, score)
-    outcomes = [standings[route].outcome for route in draws]
+    outcomes = [standings[route].outcome_told_to_search for route in draws]
     assert len(asked) == len(set(asked))
     for route, outcome in zip(draws, outcomes, strict=True):
         if isinstance(outcome, ScoringFailure):
@@ -147,7 +154,7 @@ def test_draws_that_fail_are_told_and_the_others_race_on(seed, keep, mode):
 
 def test_an_unknown_mode_is_rejected():
     with pytest.raises(SettingsError, match="racing"):
-        find_racing_draws([], 1, "quickly")
+        find_routes_still_racing([], 1, "quickly")
 
 
 @pytest.mark.parametrize("seed", range(4))

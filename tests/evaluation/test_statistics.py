@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from macro_routing.errors import SettingsError
 from macro_routing.evaluation.statistics import (
-    benchmark_significance,
     best_of_many_p_value,
+    bootstrap_gain_over_benchmarks,
     compare_paired,
     holm_correction,
     mcnemar_p_value,
@@ -42,7 +42,7 @@ def _differences(model):
 
 @pytest.fixture(scope="module")
 def reproduced():
-    return {model: benchmark_significance(_differences(model)) for model in TABLE}
+    return {model: bootstrap_gain_over_benchmarks(_differences(model)) for model in TABLE}
 
 
 @pytest.mark.parametrize("model", TABLE)
@@ -194,8 +194,8 @@ def test_more_data_shows_smaller_gains():
         lambda: best_of_many_p_value([1], [[1, 0]]),
         lambda: smallest_detectable_gain(0),
         lambda: best_of_many_p_value([], [[]]),
-        lambda: benchmark_significance([]),
-        lambda: benchmark_significance([float("nan")]),
+        lambda: bootstrap_gain_over_benchmarks([]),
+        lambda: bootstrap_gain_over_benchmarks([float("nan")]),
     ],
 )
 def test_nonsense_is_rejected(call):

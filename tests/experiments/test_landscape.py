@@ -96,6 +96,6 @@ def test_recorded_choice_scores_give_the_recorded_outcomes(path):
     per_byte = scores.log_likelihoods.astype(float) / np.maximum(scores.choice_bytes, 1)
     predicted = np.nanargmax(per_byte, axis=2)
     for name, row in zip(scores.routes, predicted, strict=True):
-        recorded = landscape.correct_examples(parse_program(name).expand(landscape.layers))
+        recorded = landscape.correct_examples(parse_program(name).to_route(landscape.layers))
         # Recorded in half precision, so that near ties may be settled otherwise.
         assert ((row == scores.answers) != recorded).mean() < 0.02

@@ -27,7 +27,7 @@ RAW = ROOT / "experiments" / "raw"
 @pytest.mark.parametrize(("table", "name"), [(table, name) for table, searches in TABLES.items() for name in searches])
 def test_every_line_is_a_search_that_begins(table, name):
     searcher = TABLES[table][name](0)
-    asked = searcher.ask(searcher.start())
+    asked = searcher.ask(searcher.make_initial_state())
     assert asked is not None
     assert len(asked.proposals) > 1
 

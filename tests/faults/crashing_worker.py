@@ -6,7 +6,7 @@ MACRO_CRASHING_ROUTE='L0 L5 RJ' python -m tests.faults.crashing_worker FD
 import os
 import signal
 
-from macro_routing.workers.worker import Worker, main
+from macro_routing.workers.worker import Worker, serve_work_items
 from macro_routing.workers.worker_messages import work_item_from_json
 
 
@@ -22,4 +22,4 @@ class CrashingWorker(Worker):
 
 
 if __name__ == "__main__":
-    main(CrashingWorker)
+    serve_work_items(CrashingWorker)

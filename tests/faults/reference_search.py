@@ -20,7 +20,7 @@ from macro_routing.tasks.task import Example, fingerprint_examples
 from macro_routing.workers.backend import WorkerBackend
 from macro_routing.workers.local_backend import COMMAND, LocalWorkerBackend
 from macro_routing.workers.ray_backend import RayWorkerBackend
-from macro_routing.workers.worker_messages import TaskSource, WorkerSetup
+from macro_routing.workers.worker_messages import WorkerSetup, WorkerTaskSource
 from macro_routing.workers.worker_pool import WorkerPool
 from macro_routing.workers.worker_settings import RAY, WorkerSettings
 
@@ -95,7 +95,7 @@ class ReferenceSearch:
     def setup(self) -> WorkerSetup:
         """What workers load."""
         columns = {name: TABLES["data"][name] for name in ("question", "answer", "choices")}
-        return WorkerSetup(self.config.model, self.config.loading, (TaskSource(self.config.task, **columns),))
+        return WorkerSetup(self.config.model, self.config.loading, (WorkerTaskSource(self.config.task, **columns),))
 
     def pool(self, settings: WorkerSettings, run_folder: Path, module: str = "") -> AuditedPool:
         """Workers for a run in ``run_folder``; ``module`` names another program for them."""

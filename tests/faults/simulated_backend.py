@@ -13,8 +13,8 @@ from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.work_items import WorkItem
 from macro_routing.routes import Route
 from macro_routing.tasks import Example
-from macro_routing.workers.backend import Event, WorkerMessage
-from macro_routing.workers.worker_messages import results_to_json, work_item_from_json
+from macro_routing.workers.backend import Event, MessageFromWorker
+from macro_routing.workers.worker_messages import encode_worker_results, work_item_from_json
 
 
 def outcome_from_table(route: Route, example: Example) -> ExampleOutcome:
@@ -53,7 +53,7 @@ class SimulatedBackend:
         answers = tuple(tuple(outcome_from_table(route, one) for one in ask.unit) for route in ask.routes)
         seconds = self._seconds(ask)
         self.busy += seconds
-        self._schedule(slot, seconds, json.dumps({"results": results_to_json(answers), "notes": []}))
+        self._schedule(slot, seconds, json.dumps({"results": encode_worker_results(answers), "notes": []}))
         self.simulation_seconds += time.perf_counter() - begun
 
     def wait_for_events(self, seconds: float) -> Sequence[Event]:  # noqa: ARG002
@@ -64,7 +64,7 @@ class SimulatedBackend:
         found: list[Event] = []
         while self._events and self._events[0][0] <= self.clock:
             _, _, slot, text = heapq.heappop(self._events)
-            found.append(WorkerMessage(slot, text))
+            found.append(MessageFromWorker(slot, text))
         return found
 
     def kill_worker(self, slot: int) -> None:

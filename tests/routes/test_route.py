@@ -8,19 +8,19 @@ from tests.strategies import programs
 
 
 def test_programs_that_execute_the_same_steps_are_one_route():
-    routes = {parse_program(text).expand(28) for text in ("L0 RJ", "L0-L2 RJ", "L0-L27 RJ", "L0-L27")}
+    routes = {parse_program(text).to_route(28) for text in ("L0 RJ", "L0-L2 RJ", "L0-L27 RJ", "L0-L27")}
     assert routes == {Route.standard(28)}
     assert next(iter(routes)).is_standard
 
 
 def test_rejoin_continues_after_the_last_layer_applied():
-    route = parse_program("L0-L7 L3-L9 RJ").expand(28)
+    route = parse_program("L0-L7 L3-L9 RJ").to_route(28)
     assert [step.layer for step in route.steps] == [*range(8), *range(3, 28)]
     assert route.length == 33
 
 
 def test_a_program_without_rejoin_ends_where_it_ends():
-    route = parse_program("L0-L4").expand(8)
+    route = parse_program("L0-L4").to_route(8)
     assert route.length == 5
     assert not route.reaches_last_layer
     assert str(route) == "L0-L4"
@@ -28,8 +28,8 @@ def test_a_program_without_rejoin_ends_where_it_ends():
 
 @given(programs())
 def test_printing_a_route_loses_nothing(program):
-    route = program.expand(12)
-    assert parse_program(str(route)).expand(12) == route
+    route = program.to_route(12)
+    assert parse_program(str(route)).to_route(12) == route
 
 
 def test_routes_are_hashable_and_frozen():
@@ -52,11 +52,11 @@ def test_routes_are_hashable_and_frozen():
 )
 def test_a_route_that_does_not_fit_names_step_and_rule(text, message):
     with pytest.raises(RouteError, match=message):
-        parse_program(text).expand(8)
+        parse_program(text).to_route(8)
 
 
 def test_the_first_step_that_may_add_is_the_third():
-    assert parse_program("L0 L1 L2(+h-1) RJ").expand(8).has_adds
+    assert parse_program("L0 L1 L2(+h-1) RJ").to_route(8).has_adds
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,10 @@ def test_impossible_layer_counts_are_rejected(layers):
 def test_routes_have_a_length_and_a_readable_repr():
     route = parse_route("L0-L3 L1 RJ", 8)
     assert len(route) == 11
-    assert repr([route, route.shortest_program()]) == "[Route('L0-L3 L1 RJ', layers=8), Program('L0-L3 L1 RJ')]"
+    assert (
+        repr([route, route.program_with_earliest_rejoin()])
+        == "[Route('L0-L3 L1 RJ', layers=8), Program('L0-L3 L1 RJ')]"
+    )
 
 
 def test_composition_counts_what_differs():

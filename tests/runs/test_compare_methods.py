@@ -20,7 +20,7 @@ from macro_routing.runs.comparison_results import (
     read_method_runs,
     summarize_methods,
 )
-from macro_routing.runs.methods import METHODS, check_methods_comparable
+from macro_routing.runs.methods import METHODS, check_requested_methods_comparable
 from macro_routing.search.method_names import METHOD_NAMES
 from macro_routing.workers.worker_pool import WorkerPool
 from macro_routing.workers.worker_settings import WorkerSettings
@@ -301,7 +301,7 @@ def test_the_mean_curve_keeps_the_last_value(compared):
 )
 def test_what_cannot_be_compared(names, seeds, words):
     with pytest.raises(SettingsError, match=words):
-        check_methods_comparable(names, seeds)
+        check_requested_methods_comparable(names, seeds)
 
 
 def test_too_small_a_budget_says_what_would_do():

@@ -22,7 +22,7 @@ CONFIG = make_run_config(
     search={"iterations": 2, "draws": 4, "elite": 2, "k": 2, "epsilon_local": 0.4},
     data={"training": 20, "validation": 8, "test": 12},
 )
-LONGER = parse_program("L0-L5 L4 RJ").expand(6)
+LONGER = parse_program("L0-L5 L4 RJ").to_route(6)
 
 
 @pytest.fixture(scope="module")

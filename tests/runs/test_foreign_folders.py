@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from macro_routing.cli.progress import report_changed_files
+from macro_routing.cli.progress import warn_of_modified_run_files
 from macro_routing.errors import MacroError, RunError, SettingsError
 from macro_routing.runs import RunConfig, RunFolder, resume_run, run_search
 from macro_routing.runs import folder as files
@@ -81,11 +81,11 @@ def test_a_stop_is_in_the_log(stopped):
 
 def test_files_that_were_changed_later_are_told(stopped, capsys):
     resume_small(stopped)
-    report_changed_files(stopped)
+    warn_of_modified_run_files(stopped)
     assert capsys.readouterr().err == ""
     with (stopped / files.ANSWERS).open("a") as file:
         file.write(" ")
-    report_changed_files(stopped)
+    warn_of_modified_run_files(stopped)
     assert "answers.json was changed after the run had ended" in capsys.readouterr().err
 
 

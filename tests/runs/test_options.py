@@ -13,7 +13,7 @@ from macro_routing.cli import search as search_command
 from macro_routing.routes.space import RouteSpace
 from macro_routing.runs import RunConfig, make_run_config
 from macro_routing.runs.config import PRESETS, SpaceSettings
-from macro_routing.runs.methods import METHODS, keep_known_settings, list_used_decision_settings
+from macro_routing.runs.methods import METHODS, keep_settings_of_method, list_used_decision_settings
 from macro_routing.runs.options import CONFIG_FILE, format_config_as_toml, format_search_command
 
 GIVEN = {
@@ -43,7 +43,7 @@ def parse_command(command, monkeypatch, tmp_path):
 def test_the_reproduce_command_gives_the_same_configuration(preset, method, monkeypatch, tmp_path):
     plain = make_run_config("category", preset=preset, method=method, seed=3)
     assert parse_command(format_search_command(plain.to_toml_tables()), monkeypatch, tmp_path) == plain
-    search = keep_known_settings(method, SEARCH)
+    search = keep_settings_of_method(method, SEARCH)
     used = list_used_decision_settings(method, "accuracy")
     decision = {name: value for name, value in DECISION.items() if name in used}
     full = make_run_config(
@@ -101,4 +101,4 @@ def test_search_help_groups_its_options():
 def test_every_flag_of_search_is_an_option_of_a_run_or_of_the_command():
     command = typer.main.get_command(main.make_cli_app()).commands["search"]
     own = {"config", "store", "dry_run", "out", "log_to", "as_json"}
-    assert {one.name for one in command.params} == {*run_options.get_run_options(), *own}
+    assert {one.name for one in command.params} == {*run_options.collect_run_options(), *own}

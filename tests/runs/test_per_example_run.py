@@ -17,9 +17,9 @@ from macro_routing.runs.compare_methods import compare_methods
 from macro_routing.runs.comparison_results import summarize_methods
 from macro_routing.runs.result import ORACLE, ROUTER
 from macro_routing.search import ScoringFailure
-from macro_routing.workers.backend import WorkerExited, WorkerMessage
-from macro_routing.workers.worker import build_evaluator
-from macro_routing.workers.worker_messages import results_to_json, work_item_from_json
+from macro_routing.workers.backend import MessageFromWorker, WorkerExited
+from macro_routing.workers.worker import build_worker_evaluator
+from macro_routing.workers.worker_messages import encode_worker_results, work_item_from_json
 from macro_routing.workers.worker_pool import WorkerPool
 from macro_routing.workers.worker_settings import WorkerError, WorkerSettings
 from tests.runs.small import small_frozen, small_task
@@ -121,7 +121,7 @@ class CursedCrew:
         self.frozen, self.is_deadly, self.events = frozen, is_deadly, []
 
     def start_worker(self, slot):
-        self.events.append(WorkerMessage(slot, json.dumps({"ready": 1})))
+        self.events.append(MessageFromWorker(slot, json.dumps({"ready": 1})))
 
     def send_message(self, slot, text):
         spec, ask = work_item_from_json(text)
@@ -129,8 +129,8 @@ class CursedCrew:
         if any(self.is_deadly(*pair) for pair in pairs):
             self.events.append(WorkerExited(slot, "killed by SIGSEGV"))
             return
-        answers = build_evaluator(spec, self.frozen, small_task(), print).run_work_item(ask)
-        self.events.append(WorkerMessage(slot, json.dumps({"results": results_to_json(answers)})))
+        answers = build_worker_evaluator(spec, self.frozen, small_task(), print).run_work_item(ask)
+        self.events.append(MessageFromWorker(slot, json.dumps({"results": encode_worker_results(answers)})))
 
     def wait_for_events(self, _seconds):
         events, self.events = self.events, []

@@ -166,7 +166,7 @@ def test_nothing_is_deployed_when_the_standard_pass_could_not_be_run():
 @pytest.mark.parametrize("examples", [3, 9, 12])
 def test_a_handful_of_examples_is_enough_to_begin(frozen, examples):
     searcher = make_run_config(task="small").make_searcher(frozen, examples, list)
-    assert searcher.ask(searcher.start()) is not None
+    assert searcher.ask(searcher.make_initial_state()) is not None
 
 
 def test_presets_search_in_their_own_way():
@@ -469,7 +469,8 @@ def test_guards_measure_the_drop(frozen, tmp_path):
         store=tmp_path / "s.sqlite",
     )
     strict = [
-        run._find_guard_objection(parse_route(text, 6)) for text in ("L0 RJ", "L0 L5 RJ", "L0 L0 L3 RJ", "L0-L2 L4 RJ")
+        run._find_guard_task_objection(parse_route(text, 6))
+        for text in ("L0 RJ", "L0 L5 RJ", "L0 L0 L3 RJ", "L0-L2 L4 RJ")
     ]
     assert strict[0] == ""
     assert all(not reason or "points on category" in reason for reason in strict)
@@ -505,7 +506,7 @@ def test_a_route_that_could_not_be_tested_has_no_result(frozen, tmp_path):
         evaluator = _GivesUp.like(run.evaluator, parse_route(text, 6), run.splits.test)
         place = RunFolder.create(folder)
         with place.lock():
-            place.write_json(files.RUN, run.make_run_header())
+            place.write_json(files.RUN, run.make_run_json_contents())
             return dataclasses.replace(run, evaluator=evaluator).run(place)
 
     with pytest.raises(WorkerError, match="could not be tested: crashed its worker; fix the cause and resume"):
@@ -525,12 +526,12 @@ def test_a_route_that_could_not_be_run_on_a_guard_task_is_turned_down_for_that(f
     config = CONFIG.with_changes(guard={"tasks": ["category"], "max_drop": 100.0, "examples": 10})
     run = prepare_run(config, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
     route = parse_route("L0 L5 RJ", 6)
-    assert run._find_guard_objection(route) == ""
+    assert run._find_guard_task_objection(route) == ""
     (guard,) = run.guards.values()
     examples = [one for pool in guard.pools.values() for one in pool]
     evaluator = _GivesUp.like(dataclasses.replace(run.evaluator, store=None), route, examples)
     run = dataclasses.replace(run, evaluator=evaluator)
-    assert run._find_guard_objection(route) == "it could not be run on category: crashed its worker"
+    assert run._find_guard_task_objection(route) == "it could not be run on category: crashed its worker"
 
 
 @pytest.mark.parametrize(

@@ -30,15 +30,15 @@ def test_layers_are_dropped_by_influence():
 
 def test_a_sweep_asks_for_all_routes_on_as_many_examples_as_it_can_pay():
     sweep = RouteListSearch(4, 50, 20, routes=list_early_exit_routes(4))
-    asked = sweep.ask(sweep.start())
+    asked = sweep.ask(sweep.make_initial_state())
     assert len(asked.proposals) == 3
     assert len(asked.examples) == 6
     assert sweep.max_evaluations() == 18
-    state = sweep.tell(sweep.start(), asked, [Score(1, 6), Score(5, 6), Score(2, 6)])
+    state = sweep.tell(sweep.make_initial_state(), asked, [Score(1, 6), Score(5, 6), Score(2, 6)])
     assert sweep.ask(state) is None
     assert [str(candidate.route) for candidate in sweep.candidates(state)] == ["L0 L1", "L0-L2", "L0"]
     anchored = dataclasses.replace(sweep, settings=BudgetedSearchSettings(k=2, anchored=True))
-    state = anchored.tell(anchored.start(), asked, [Score(1, 6), Score(5, 6), Score(2, 6)])
+    state = anchored.tell(anchored.make_initial_state(), asked, [Score(1, 6), Score(5, 6), Score(2, 6)])
     assert [str(candidate.route) for candidate in anchored.candidates(state)] == ["L0 RJ", "L0 L1"]
     with pytest.raises(SettingsError, match="at least 3"):
         RouteListSearch(4, 50, 2, routes=list_early_exit_routes(4))
@@ -51,9 +51,9 @@ def test_a_model_of_one_layer_has_nothing_to_leave_out():
 
 def test_the_standard_pass_needs_no_search():
     search = StandardPassBaseline(5, 10, 1)
-    assert search.ask(search.start()) is None
+    assert search.ask(search.make_initial_state()) is None
     assert (search.max_rounds, search.max_draws, search.max_evaluations()) == (0, 0, 0)
-    assert [candidate.route for candidate in search.candidates(search.start())] == [Route.standard(5)]
+    assert [candidate.route for candidate in search.candidates(search.make_initial_state())] == [Route.standard(5)]
 
 
 SPACE = RouteSpace(8, max_length=12)
@@ -62,7 +62,7 @@ FIRST = MacroSearch(SPACE, 40, MacroSettings(iterations=4, draws=6, elite=2, k=3
 
 def _play(search, problem, most=1000):
     """All rounds with planted outcomes."""
-    state, rounds = search.start(), []
+    state, rounds = search.make_initial_state(), []
     while (asked := search.ask(state)) is not None and len(rounds) < most:
         rounds.append(asked)
         outcomes = [problem.score_route(proposal.route, "train", asked.examples) for proposal in asked.proposals]
@@ -81,7 +81,7 @@ def test_restarts_spend_the_budget_and_begin_with_the_literal_search():
     spent = sum(len(asked.proposals) * len(asked.examples) for asked in rounds)
     assert spent <= budget
     assert (
-        spent + FIRST.max_draws * max(len(planned.examples) for planned in FIRST.round_plan) > budget
+        spent + FIRST.max_draws * max(len(planned.examples) for planned in FIRST.planned_rounds) > budget
     )  # no further round would have fitted
     assert [asked.number for asked in rounds] == list(range(len(rounds)))
     assert len(state.restarts) >= 3

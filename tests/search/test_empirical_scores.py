@@ -37,7 +37,7 @@ def test_what_was_seen_often_counts_more():
 def test_a_lonely_peak_comes_first_under_real_noise():
     """One route is better by ten points and was seen in every round, the others once each, all by coin flips."""
     space = RouteSpace(8, max_length=12)
-    routes = list({program_from_edits(space, [move]).expand(8) for move in list_single_move_edits(space)})
+    routes = list({program_from_edits(space, [move]).to_route(8) for move in list_single_move_edits(space)})
     ranked_first = 0
     for seed in range(20):
         rng = np.random.default_rng(seed)

@@ -17,7 +17,7 @@ SMALL = RouteSpace(8, max_length=12)
 
 
 def play(search, score):
-    state = search.start()
+    state = search.make_initial_state()
     asked_so_far = []
     while (asked := search.ask(state)) is not None:
         asked_so_far.append(asked)
@@ -82,7 +82,7 @@ def test_failed_routes_teach_nothing_and_do_not_win():
     assert search.candidates(state)[1].route.length == 9
 
     nothing = GuidedSearch(SMALL, 200, 8000, GuidedSettings(draws=20), 0)
-    state = nothing.start()
+    state = nothing.make_initial_state()
     asked = nothing.ask(state)
     state = nothing.tell(state, asked, [ScoringFailure("all do")] * len(asked.proposals))
     assert [candidate.route for candidate in nothing.candidates(state)] == [Route.standard(8)]
@@ -150,16 +150,16 @@ def test_the_policy_moves_to_what_is_good():
         return Score(len(examples) * (0.6 if route == target else 0.3), len(examples))
 
     search = GuidedSearch(SMALL, 200, 8000, GuidedSettings(draws=30), 2)
-    before = search.policy(search.start()).log_probability(target.shortest_program())
+    before = search.policy(search.make_initial_state()).log_probability(target.program_with_earliest_rejoin())
     _, state = play(search, score)
-    assert search.policy(state).log_probability(target.shortest_program()) > before + 1
+    assert search.policy(state).log_probability(target.program_with_earliest_rejoin()) > before + 1
     assert search.candidates(state)[1].route == target
 
 
 def test_a_lonely_peak_is_a_finalist_though_the_model_expects_none():
     """In a flat landscape the model shrinks what a single route scores; its own scores speak for it."""
     search = GuidedSearch(SMALL, 200, 8000, GuidedSettings(draws=30), 2)
-    every = {proposal.route for proposal in search.ask(search.start()).proposals}
+    every = {proposal.route for proposal in search.ask(search.make_initial_state()).proposals}
     peak = next(route for route in every if not route.is_standard)
 
     def score(route, examples):
@@ -173,9 +173,11 @@ def test_a_lonely_peak_is_a_finalist_though_the_model_expects_none():
 def test_earlier_knowledge_is_tried_first():
     search = GuidedSearch(SPACE, 400, 8000, GuidedSettings(draws=24), 0)
     route = parse_route("L0-L20 L17 L19 L22 RJ", 28)
-    prior = search.policy(search.start()).update_from_programs([route.shortest_program()], [1.0], alpha=1.0)
-    assert route not in [proposal.route for proposal in search.ask(search.start()).proposals]
-    assert route in [proposal.route for proposal in search.ask(search.start_from_prior(prior)).proposals]
+    prior = search.policy(search.make_initial_state()).update_from_programs(
+        [route.program_with_earliest_rejoin()], [1.0], alpha=1.0
+    )
+    assert route not in [proposal.route for proposal in search.ask(search.make_initial_state()).proposals]
+    assert route in [proposal.route for proposal in search.ask(search.start_from_given_prior(prior)).proposals]
 
 
 def test_the_family_is_the_protocols():
@@ -209,7 +211,7 @@ def test_settings_are_checked_by_name():
 
 def test_the_confirmation_judges_what_was_learned_and_teaches_nothing():
     search = GuidedSearch(SMALL, 120, 4000, GuidedSettings(draws=20), 1)
-    state = search.start()
+    state = search.make_initial_state()
     while (asked := search.ask(state)) is not None:
         before = state
         state = search.tell(state, asked, [half(proposal.route, asked.examples) for proposal in asked.proposals])
@@ -224,7 +226,7 @@ def test_the_confirmation_judges_what_was_learned_and_teaches_nothing():
 @pytest.mark.parametrize(("examples", "budget"), [(3, 43_500), (10, 43_500), (100, 1_000_000)])
 def test_more_budget_than_routes_can_use_is_not_spent(examples, budget):
     search = GuidedSearch(SPACE, examples, budget)
-    assert len(search.ask(search.start()).proposals) <= search.max_draws <= 1000
+    assert len(search.ask(search.make_initial_state()).proposals) <= search.max_draws <= 1000
     assert search.max_evaluations() < budget
 
 
@@ -236,7 +238,7 @@ def test_routes_outside_the_space_cannot_be_among_the_allowed():
 def test_too_many_scores_are_thinned_by_route():
     routes = [
         Route.standard(8),
-        *{program_from_edits(SMALL, [move]).expand(8) for move in list_single_move_edits(SMALL)},
+        *{program_from_edits(SMALL, [move]).to_route(8) for move in list_single_move_edits(SMALL)},
     ]
     draws = [
         Draw(number, Proposal(route), Score(min(40, index), 40))

@@ -46,14 +46,14 @@ def test_elite_ties_go_to_the_earlier_draw_and_failures_are_out():
 
 def test_elite_weights_are_the_papers():
     route = parse_route("L0 RJ", 8)
-    proposals = [Proposal(route, route.shortest_program())] * 3
+    proposals = [Proposal(route, route.program_with_earliest_rejoin())] * 3
     _, weights = compute_elite_weights(proposals, [Score(1, 4), Score(3, 4), Score(2, 4)], 2, beta=1.8262)
     raw = np.exp([0.0, 1.8262 * (0.5 - 0.75)])
     assert weights == pytest.approx(raw / raw.sum())
 
 
 def _run(search, score):
-    state = search.start()
+    state = search.make_initial_state()
     while (asked := search.ask(state)) is not None:
         state = search.tell(state, asked, [score(proposal.route, len(asked.examples)) for proposal in asked.proposals])
     return state
@@ -79,7 +79,7 @@ def test_a_single_draw_never_stops_the_search():
 def test_all_failures_leave_the_policy_as_it_is():
     search = MacroSearch(SPACE, 20, MacroSettings(iterations=2, draws=4, elite=2), seed=0)
     state = _run(search, lambda _route, _n: ScoringFailure("out of memory"))
-    assert (state.policy_table == search.start().policy_table).all()
+    assert (state.policy_table == search.make_initial_state().policy_table).all()
     assert search.best_draw(state) is None
     assert search.candidates(state)
 
@@ -87,7 +87,7 @@ def test_all_failures_leave_the_policy_as_it_is():
 def test_variants_are_readable_from_the_final_state():
     search = MacroSearch(SPACE, 100, MacroSettings(final_set="anchored"), seed=5)
     state = _run(search, lambda route, n: Score(n if route.length == 9 else n // 2, n))
-    top = search.most_probable_candidate(state)
+    top = search.candidate_of_most_probable_program(state)
     assert top.raw_rank == 1
     best = search.best_draw(state)
     assert best.outcome.accuracy == max(draw.outcome.accuracy for draw in state.draws)
@@ -107,7 +107,7 @@ def test_best_draw_ties_go_to_more_examples_then_shorter_then_earlier():
 
 def test_raw_final_set_is_the_papers():
     search = MacroSearch(SPACE, 100, MacroSettings(final_set="raw"), seed=5)
-    candidates = search.candidates(search.start())
+    candidates = search.candidates(search.make_initial_state())
     assert candidates[0].raw_rank == 1
     assert all(candidate.raw_rank <= 5 for candidate in candidates)
 
@@ -126,14 +126,14 @@ def test_seeds_and_sizes_have_bounds():
 
 
 def test_another_searchs_state_is_rejected():
-    state = MacroSearch(SPACE, 100).start()
+    state = MacroSearch(SPACE, 100).make_initial_state()
     with pytest.raises(SearchError, match="another search"):
         MacroSearch(SPACE, 100, MacroSettings(elite=6)).ask(state)
 
 
 def test_answers_are_checked():
     search = MacroSearch(SPACE, 100)
-    state = search.start()
+    state = search.make_initial_state()
     asked = search.ask(state)
     with pytest.raises(SearchError, match="29 outcomes"):
         search.tell(state, asked, [Score(0, 10)] * 29)

@@ -24,7 +24,7 @@ def digest(final_set, seed):
     search = MacroSearch(RouteSpace(28, max_length=40), 1000, MacroSettings(final_set=final_set), seed)
     problem = PlantedProblem(parse_route(TARGET, 28), base=0.3, peak=0.8, reach=12, seed=seed)
     digest = hashlib.sha256()
-    state = search.start()
+    state = search.make_initial_state()
     while (asked := search.ask(state)) is not None:
         outcomes = [problem.score_route(proposal.route, "train", asked.examples) for proposal in asked.proposals]
         for proposal, outcome in zip(asked.proposals, outcomes, strict=True):

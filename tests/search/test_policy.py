@@ -39,7 +39,7 @@ def test_programs_have_the_plainly_computed_probabilities_and_they_sum_to_one(po
     for value, length, actions in programs[:200]:
         program = policy.space.program_from_actions(list(actions))
         assert policy.log_probability(program) == pytest.approx(value, abs=1e-9)
-        assert program.expand(policy.space.layers).length == length
+        assert program.to_route(policy.space.layers).length == length
 
 
 @given(policies(small_spaces()))

@@ -12,9 +12,9 @@ from macro_routing.search import MarkovPolicy
 from macro_routing.search.route_gp import (
     KERNELS,
     GPKernelParameters,
+    ObservedAccuracies,
     RouteFeatures,
     RouteGP,
-    ScoreTable,
     log_marginal_likelihood,
     thompson_sample,
 )
@@ -27,7 +27,7 @@ def some_routes(count, seed=0):
     policy, rng = MarkovPolicy.make_prior(SPACE), np.random.default_rng(seed)
     routes = {}
     while len(routes) < count:
-        route = policy.sample_program(rng).expand(8)
+        route = policy.sample_program(rng).to_route(8)
         if not route.is_standard:
             routes[route] = None
     return list(routes)
@@ -73,7 +73,7 @@ def some_scores(routes, seed=1, rows=60):
     rng = np.random.default_rng(seed)
     where = np.concatenate([np.arange(len(routes)), rng.integers(0, len(routes), rows - len(routes))])
     when, examples = rng.integers(0, 4, rows), rng.integers(10, 50, rows).astype(float)
-    return ScoreTable(RouteFeatures.from_routes(routes), where, when, rng.uniform(0.2, 0.8, rows), examples)
+    return ObservedAccuracies(RouteFeatures.from_routes(routes), where, when, rng.uniform(0.2, 0.8, rows), examples)
 
 
 def plain_covariance(one, other, parameters):
@@ -154,7 +154,7 @@ def test_a_round_that_is_easier_for_all_moves_no_gain():
     features = RouteFeatures.from_routes(routes)
     even, easier = (
         RouteGP.fit(
-            ScoreTable(features, where, when, accuracy + shift * (when == 1), np.full(22, 400.0)),
+            ObservedAccuracies(features, where, when, accuracy + shift * (when == 1), np.full(22, 400.0)),
             start=replace(GPKernelParameters(), round_effect=0.3),
             sweeps=0,
         ).predict_mean(features)
@@ -168,7 +168,7 @@ def test_like_routes_on_the_same_examples_are_no_independent_evidence():
     copies = [parse_route(f"L0-L4 L4{'(+h-2)' * (n % 2)} L5-L{5 + n % 3} L{5 + n % 3} RJ", 8) for n in range(6)]
     features = RouteFeatures.from_routes([STANDARD, *copies])
     where = np.arange(7)
-    scores = ScoreTable(features, where, np.zeros(7, dtype=int), np.array([0.5, *[0.6] * 6]), np.full(7, 50.0))
+    scores = ObservedAccuracies(features, where, np.zeros(7, dtype=int), np.array([0.5, *[0.6] * 6]), np.full(7, 50.0))
     alone, together = (
         RouteGP.fit(scores, start=replace(GPKernelParameters(), example_effect=size), sweeps=0) for size in (1e-6, 0.5)
     )
@@ -195,7 +195,7 @@ def test_parameters_follow_the_scores():
     gains = (features.applications * effects).sum(axis=(1, 2))
     first, rest = np.arange(200), np.arange(200, 301)
     accuracy = 0.5 + gains[first] + rng.normal(0, 0.02, 200)
-    scores = ScoreTable(features[first], first, np.zeros(200, dtype=int), accuracy, np.full(200, 600.0))
+    scores = ObservedAccuracies(features[first], first, np.zeros(200, dtype=int), accuracy, np.full(200, 600.0))
     model = RouteGP.fit(scores, start=GPKernelParameters(), sweeps=4)
     assert model.parameters.layer_effect > GPKernelParameters().layer_effect
     assert np.corrcoef(model.predict_mean(features[rest]), gains[rest])[0, 1] > 0.8
@@ -210,7 +210,7 @@ def test_parameters_that_have_shrunk_grow_again():
     routes = [STANDARD, *some_routes(100)]
     features = RouteFeatures.from_routes(routes)
     gains = 0.2 * features.applications[:, 1].max(axis=1)
-    scores = ScoreTable(features, np.arange(101), np.zeros(101, dtype=int), 0.3 + gains, np.full(101, 100.0))
+    scores = ObservedAccuracies(features, np.arange(101), np.zeros(101, dtype=int), 0.3 + gains, np.full(101, 100.0))
     shrunk = GPKernelParameters(1e-4, 1e-4, 1e-3, 2.0, 1e-3, 1e-4, 1e-3, 0.2, 0.4)
     model = RouteGP.fit(scores, start=shrunk, sweeps=1)
     assert model.parameters.similarity > 0.01
@@ -277,6 +277,6 @@ def test_coin_flips_are_taken_for_coin_flips_after_one_round(shared):
     right = rng.random((80, 60)) < 0.5
     if shared:
         right = np.where(rng.random((80, 60)) < 0.1, right, right[:1])
-    scores = ScoreTable(features, np.arange(80), np.zeros(80, dtype=int), right.mean(axis=1), np.full(80, 60.0))
+    scores = ObservedAccuracies(features, np.arange(80), np.zeros(80, dtype=int), right.mean(axis=1), np.full(80, 60.0))
     noise = RouteGP.fit(scores, start=GPKernelParameters()).parameters.noise
     assert noise < 0.5 if shared else noise > 0.8

@@ -56,7 +56,7 @@ def _some_score(route, total):
 
 def _rounds(search, score=_some_score):
     """All rounds of a search, and its last state."""
-    state, rounds = search.start(), []
+    state, rounds = search.make_initial_state(), []
     while (asked := search.ask(state)) is not None:
         rounds.append(asked)
         state = search.tell(state, asked, [score(proposal.route, len(asked.examples)) for proposal in asked.proposals])
@@ -127,7 +127,7 @@ def test_counts_are_read_back_from_their_routes(counts):
 
 @given(programs(layers=4))
 def test_nothing_is_read_from_other_routes(program):
-    route = program.expand(4)
+    route = program.to_route(4)
     if (block := find_repeated_block(route)) is not None:
         assert make_route_repeating_block(4, *block) == route
     if (repeated := find_repeated_blocks(route)) is not None:
@@ -169,7 +169,7 @@ def test_a_budget_is_spent_and_never_exceeded(make, factor):
     assert len(search.candidates(state)) <= search.max_candidates
     assert search.ask(state) is None
     # One example more for each route would be too many, for the budget or for the training set.
-    examples = search.round_plan[0].examples
+    examples = search.planned_rounds[0].examples
     assert len(examples) == 50 or budget < (len(examples) + 1) * sum(search.max_routes_by_round)
     for asked in rounds:
         assert asked.examples == examples
@@ -192,7 +192,7 @@ def test_too_small_a_budget_is_rejected_with_the_number_that_would_do(make):
 @every_search
 def test_asking_again_after_saving_and_loading_gives_the_same_round(make, tmp_path):
     search = make(5_000, seed=5)
-    state = search.start()
+    state = search.make_initial_state()
     while (asked := search.ask(state)) is not None:
         assert search.ask(state) == asked
         outcomes = [_some_score(proposal.route, len(asked.examples)) for proposal in asked.proposals]
@@ -214,9 +214,9 @@ def test_failures_alone_end_in_no_candidates(make):
 
 def test_answers_are_checked():
     search = BlockSweep(3, 10, 70)
-    asked = search.ask(search.start())
+    asked = search.ask(search.make_initial_state())
     with pytest.raises(SearchError, match="6 outcomes"):
-        search.tell(search.start(), asked, [Score(1, 10)] * 6)
+        search.tell(search.make_initial_state(), asked, [Score(1, 10)] * 6)
 
 
 def test_the_final_set_is_the_best_by_score_or_anchored():
@@ -337,5 +337,5 @@ def test_random_counts_repeat_a_few_layers_or_one_block():
 def test_a_missing_scikit_learn_is_named_before_anything_is_spent(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
     with pytest.raises(SettingsError, match=r"scikit-learn: pip install 'macro-routing\[peers\]'"):
-        SurrogateSearch(6, 50, 10_000, SMALL_SURROGATE).start()
-    assert SurrogateSearch(6, 50, 10_000, SurrogateSettings(rounds=1)).start().rounds == 0
+        SurrogateSearch(6, 50, 10_000, SMALL_SURROGATE).make_initial_state()
+    assert SurrogateSearch(6, 50, 10_000, SurrogateSettings(rounds=1)).make_initial_state().rounds == 0

@@ -25,7 +25,7 @@ def test_other_files_are_rejected(tmp_path, content):
 
 def test_a_damaged_file_is_rejected(tmp_path):
     path = tmp_path / "state.npz"
-    save_state(path, MacroSearch(RouteSpace(4), 10).start())
+    save_state(path, MacroSearch(RouteSpace(4), 10).make_initial_state())
     intact = path.read_bytes()
     path.write_bytes(intact[: len(intact) // 2])
     with pytest.raises(SearchError, match="not an intact saved search"):
@@ -35,7 +35,7 @@ def test_a_damaged_file_is_rejected(tmp_path):
 def test_no_damage_escapes_as_another_error(tmp_path):
     path = tmp_path / "state.npz"
     search = MacroSearch(RouteSpace(4), 10)
-    save_state(str(path), search.start())
+    save_state(str(path), search.make_initial_state())
     intact = path.read_bytes()
     rng = np.random.default_rng(0)
     for _ in range(300):
@@ -57,14 +57,14 @@ def test_a_state_without_its_policy_is_rejected(tmp_path):
 
 
 def test_rounds_that_contradict_the_draws_are_rejected(tmp_path):
-    save_state(tmp_path / "state.npz", replace(MacroSearch(RouteSpace(4), 10).start(), rounds=3))
+    save_state(tmp_path / "state.npz", replace(MacroSearch(RouteSpace(4), 10).make_initial_state(), rounds=3))
     with pytest.raises(SearchError, match="claims 3 rounds"):
         load_state(tmp_path / "state.npz")
 
 
 def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(SearchError, match="there is no folder"):
-        save_state(tmp_path / "nowhere" / "state.npz", MacroSearch(RouteSpace(4), 10).start())
+        save_state(tmp_path / "nowhere" / "state.npz", MacroSearch(RouteSpace(4), 10).make_initial_state())
 
 
 def test_pickled_arrays_are_rejected(tmp_path):
@@ -77,11 +77,11 @@ def test_pickled_arrays_are_rejected(tmp_path):
 def test_an_interrupted_write_keeps_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "state.npz"
     search = MacroSearch(RouteSpace(4), 10)
-    save_state(path, search.start())
+    save_state(path, search.make_initial_state())
     before = path.read_bytes()
     monkeypatch.setattr(np, "savez_compressed", lambda *_args, **_kwargs: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
-        save_state(path, search.start())
+        save_state(path, search.make_initial_state())
     assert path.read_bytes() == before
 
 

@@ -10,7 +10,7 @@ from macro_routing.errors import SettingsError
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.search import (
     MarkovPolicy,
-    decode_anchored_routes,
+    decode_standard_and_top_routes,
     decode_top_programs,
     decode_top_routes,
     iterate_programs,
@@ -39,13 +39,13 @@ def test_different_routes_equal_enumeration_with_ranks(policy, k):
     ordered = plain_decoding.in_order(plain_decoding.enumerate_programs(policy))
     ranks = {}
     for raw_rank, (_, _, actions) in enumerate(ordered, 1):
-        ranks.setdefault(policy.space.program_from_actions(list(actions)).expand(layers), raw_rank)
+        ranks.setdefault(policy.space.program_from_actions(list(actions)).to_route(layers), raw_rank)
     expected = list(ranks.items())[:k]
     decoded = decode_top_routes(policy, k)
     assert [(candidate.route, candidate.raw_rank) for candidate in decoded] == expected
     assert [candidate.rank for candidate in decoded] == list(range(1, len(decoded) + 1))
     for candidate in decoded:
-        assert candidate.program.expand(layers) == candidate.route
+        assert candidate.program.to_route(layers) == candidate.route
         assert policy.log_probability(candidate.program) == candidate.log_probability
 
 
@@ -54,9 +54,9 @@ def test_different_routes_equal_enumeration_with_ranks(policy, k):
 def test_a_limit_on_the_length_keeps_all_that_fit_in_the_same_order(policy, k, longest):
     ordered = plain_decoding.in_order(plain_decoding.enumerate_programs(policy))
     programs = [policy.space.program_from_actions(list(actions)) for _, _, actions in ordered]
-    fitting = [program for program in programs if program.expand(policy.space.layers).length <= longest]
+    fitting = [program for program in programs if program.to_route(policy.space.layers).length <= longest]
     assert list(itertools.islice(iterate_programs(policy, longest), k)) == fitting[:k]
-    routes = list(dict.fromkeys(program.expand(policy.space.layers) for program in fitting))
+    routes = list(dict.fromkeys(program.to_route(policy.space.layers) for program in fitting))
     assert [candidate.route for candidate in decode_top_routes(policy, k, longest)] == routes[:k]
 
 
@@ -80,7 +80,9 @@ def test_decoding_equals_the_memoised_recursion_where_enumeration_is_hopeless(se
 
 
 def test_the_prior_begins_with_the_standard_pass_fifteen_times():
-    routes = [program.expand(28) for program in itertools.islice(iterate_programs(MarkovPolicy.make_prior(PAPER)), 16)]
+    routes = [
+        program.to_route(28) for program in itertools.islice(iterate_programs(MarkovPolicy.make_prior(PAPER)), 16)
+    ]
     assert all(route.is_standard for route in routes[:15])
     assert not routes[15].is_standard
 
@@ -96,7 +98,7 @@ def test_raw_drops_duplicates_after_k():
 
 def test_anchored_is_standard_and_the_best_others():
     policy = MarkovPolicy.make_prior(PAPER)
-    anchored = decode_anchored_routes(policy, 5)
+    anchored = decode_standard_and_top_routes(policy, 5)
     assert anchored[0].route.is_standard
     assert [candidate.route for candidate in anchored] == [
         candidate.route for candidate in decode_top_routes(policy, 5)
@@ -109,13 +111,13 @@ def test_anchored_has_the_standard_pass_even_when_the_policy_cannot_write_it():
     table[..., space.radius] = 0.5  # repeat
     table[..., space.rejoin_action] = 0.5
     table[0, :, -1] = np.eye(space.action_count)[space.radius]  # the first move is always a repeat
-    anchored = decode_anchored_routes(MarkovPolicy(space, table), 3)
+    anchored = decode_standard_and_top_routes(MarkovPolicy(space, table), 3)
     assert anchored[0].route.is_standard
     assert anchored[0].raw_rank is None
     assert not any(candidate.route.is_standard for candidate in anchored[1:])
 
 
-@pytest.mark.parametrize("decode", [decode_top_programs, decode_top_routes, decode_anchored_routes])
+@pytest.mark.parametrize("decode", [decode_top_programs, decode_top_routes, decode_standard_and_top_routes])
 def test_k_below_one_is_rejected(decode):
     with pytest.raises(SettingsError, match="k = 0"):
         decode(MarkovPolicy.make_prior(PAPER), 0)

@@ -348,7 +348,7 @@ def test_layer_edits_give_different_labels(counts):
 @pytest.mark.parametrize("text", ["L0-L2 L2 L2 RJ", "L0-L5 L3 RJ", "L0-L3 L4(+h-1) RJ"])
 def test_routes_that_counts_cannot_say_are_rejected(text):
     with pytest.raises(RouteError, match="cannot be written as counts"):
-        drllm_label_from_route(parse_program(text).expand(LAYERS))
+        drllm_label_from_route(parse_program(text).to_route(LAYERS))
 
 
 @pytest.mark.parametrize("counts", [(0, 0, 0), (), (1, 3), (1, -1)])
@@ -401,7 +401,7 @@ def test_program_edits_reach_every_route_of_a_small_space():
         new = [child for program in new for child in list_children(actions, program)]
     every, prefixes = set(), [[]]
     while prefixes:
-        every |= {space.program_from_actions(actions_so_far).expand(3) for actions_so_far in prefixes}
+        every |= {space.program_from_actions(actions_so_far).to_route(3) for actions_so_far in prefixes}
         prefixes = [
             [*before, action]
             for before in prefixes

@@ -3,7 +3,7 @@
 import pytest
 
 from macro_routing.routes import parse_route
-from macro_routing.studies.context import RouteWithSource
+from macro_routing.studies.context import RouteWithSearchedTask
 from tests.runs.small import small_frozen
 from tests.studies.contexts import SMALL
 
@@ -17,4 +17,4 @@ def frozen():
 
 @pytest.fixture
 def subject(frozen):
-    return RouteWithSource(parse_route(ROUTE, frozen.layers), SMALL, 1)
+    return RouteWithSearchedTask(parse_route(ROUTE, frozen.layers), SMALL, 1)

@@ -6,7 +6,7 @@ from macro_routing.runs import make_run_config
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.folder import StudyFolder
 from macro_routing.studies.study_result import write_study_result
-from macro_routing.studies.task_names import TaskName
+from macro_routing.studies.task_names import TaskWithAnswerMode
 from macro_routing.tasks import GRADERS, Example, PromptTexts, Task
 from tests.runs.small import WORDS, small_frozen, small_task
 
@@ -20,7 +20,7 @@ BASE = make_run_config(
     decoding={"answer_budget": 3, "reasoning_budget": 4},
     units={"race": 4, "full": 16},
 )
-SMALL, OTHER, WRITTEN = TaskName("small"), TaskName("other"), TaskName("written")
+SMALL, OTHER, WRITTEN = TaskWithAnswerMode("small"), TaskWithAnswerMode("other"), TaskWithAnswerMode("written")
 
 
 def written_task():

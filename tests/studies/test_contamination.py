@@ -7,16 +7,16 @@ import pytest
 from macro_routing.errors import SettingsError
 from macro_routing.routes import parse_route
 from macro_routing.studies.contamination import check_pooled_tasks_overlap, find_contaminating_search_tasks
-from macro_routing.studies.context import RouteWithSource
-from macro_routing.studies.one_route import OUTSIDE, make_domain_mean_rows, run_one_route_study
-from macro_routing.studies.settings import OneRouteStudySettings, SideEffectsSettings, TransferSettings
+from macro_routing.studies.context import RouteWithSearchedTask
+from macro_routing.studies.one_route import OUTSIDE, make_domain_mean_rows, run_one_route_for_all_tasks_study
+from macro_routing.studies.settings import OneRouteForAllTasksSettings, SideEffectsSettings, TransferSettings
 from macro_routing.studies.side_effects import run_side_effects
-from macro_routing.studies.task_names import TaskName
+from macro_routing.studies.task_names import TaskWithAnswerMode
 from macro_routing.studies.transfer import run_transfer
 from tests.runs.small import small_frozen, small_task
 from tests.studies.contexts import small_context
 
-GSM, HARD, OTHER = TaskName("gsm8k", "direct"), TaskName("gsm8k_hard"), TaskName("other")
+GSM, HARD, OTHER = TaskWithAnswerMode("gsm8k", "direct"), TaskWithAnswerMode("gsm8k_hard"), TaskWithAnswerMode("other")
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def context_for(path, frozen):
 def test_what_is_shared():
     assert find_contaminating_search_tasks(HARD, [GSM, OTHER]) == "gsm8k"
     assert (
-        find_contaminating_search_tasks(TaskName("gsm8k", "reasoning"), [GSM]) == ""
+        find_contaminating_search_tasks(TaskWithAnswerMode("gsm8k", "reasoning"), [GSM]) == ""
     )  # its own training and test questions are apart
     check_pooled_tasks_overlap([GSM, OTHER])
     with pytest.raises(SettingsError, match="gsm8k and gsm8k_hard contaminate each other"):
@@ -47,8 +47,8 @@ def test_what_is_shared():
 def test_a_pool_of_such_tasks_is_rejected_before_the_search(tmp_path, frozen):
     context = context_for(tmp_path, frozen)
     with pytest.raises(SettingsError, match="contaminate"):
-        run_one_route_study(
-            context, OneRouteStudySettings((TaskName("gsm8k").name_as_given, HARD.name_as_given), 1, ())
+        run_one_route_for_all_tasks_study(
+            context, OneRouteForAllTasksSettings((TaskWithAnswerMode("gsm8k").name_as_given, HARD.name_as_given), 1, ())
         )
     assert not (context.folder.path / "runs").exists()
 
@@ -65,14 +65,14 @@ def test_they_are_left_out_of_means():
 
 
 def test_they_are_named_in_every_table(tmp_path, frozen):
-    known = RouteWithSource(parse_route("L0-L2 L1-L3 L4 RJ", frozen.layers), TaskName("gsm8k"), 1)
+    known = RouteWithSearchedTask(parse_route("L0-L2 L1-L3 L4 RJ", frozen.layers), TaskWithAnswerMode("gsm8k"), 1)
     context = context_for(tmp_path / "effects", frozen)
     found = run_side_effects(context, known, SideEffectsSettings((HARD.name_as_given, "other"), None, 4))
     assert [row["shares_questions"] for row in found.table.rows] == ["gsm8k", ""]
     assert "of 1 tasks" in found.headline
     moved = run_transfer(
         context_for(tmp_path / "transfer", frozen),
-        TransferSettings((TaskName("gsm8k").name_as_given, HARD.name_as_given)),
+        TransferSettings((TaskWithAnswerMode("gsm8k").name_as_given, HARD.name_as_given)),
     )
     assert [row["shares_questions"] for row in moved.table.rows] == ["", "gsm8k_hard", "gsm8k", ""]
     assert "nothing is transferred" in moved.headline

@@ -6,7 +6,7 @@ import pytest
 
 from macro_routing.errors import RunError
 from macro_routing.runs.result import SELECTED, STANDARD
-from macro_routing.studies.task_names import TaskName
+from macro_routing.studies.task_names import TaskWithAnswerMode
 from tests.runs.small import small_frozen, small_task
 from tests.studies.contexts import BASE, OTHER, SMALL, small_context
 
@@ -48,9 +48,9 @@ def test_the_standard_pass_is_scored_by_seed(tmp_path, frozen):
 
 
 def test_where_a_route_was_searched(subject):
-    assert subject.was_searched_on(SMALL)
-    assert subject.was_searched_on(TaskName("small", "likelihood"))
-    assert not subject.was_searched_on(OTHER)
-    direct = dataclasses.replace(subject, task=TaskName("small", "direct"))
-    assert not direct.was_searched_on(TaskName("small", "reasoning"))
-    assert not dataclasses.replace(subject, has_source=False).was_searched_on(SMALL)
+    assert subject.was_searched_on_task(SMALL)
+    assert subject.was_searched_on_task(TaskWithAnswerMode("small", "likelihood"))
+    assert not subject.was_searched_on_task(OTHER)
+    direct = dataclasses.replace(subject, task=TaskWithAnswerMode("small", "direct"))
+    assert not direct.was_searched_on_task(TaskWithAnswerMode("small", "reasoning"))
+    assert not dataclasses.replace(subject, has_source=False).was_searched_on_task(SMALL)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from macro_routing.report.formatting import format_points
-from macro_routing.studies.cost import run_cost
+from macro_routing.studies.cost import run_route_cost_study
 from macro_routing.studies.settings import (
     CostStudySettings,
 )
@@ -12,7 +12,7 @@ from tests.studies.contexts import check_written_files, small_context
 
 def test_cost(tmp_path, frozen, subject):
     context = small_context(tmp_path, frozen)
-    found = run_cost(context, subject, CostStudySettings(("small", "written"), items=6, repeats=2))
+    found = run_route_cost_study(context, subject, CostStudySettings(("small", "written"), items=6, repeats=2))
     assert [row["arm"] for row in found.table.rows] == ["standard", "route"] * 2
     assert all(row["item_seconds"] > 0 for row in found.table.rows)
     routed = found.table.rows[3]

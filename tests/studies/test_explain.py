@@ -6,7 +6,7 @@ import pytest
 
 from macro_routing.evaluation.statistics import compare_paired
 from macro_routing.routes import Route, parse_route
-from macro_routing.studies.context import RouteWithSource
+from macro_routing.studies.context import RouteWithSearchedTask
 from macro_routing.studies.explain import ablate_route_deviations, split_difference_by_truncation
 from macro_routing.studies.study_result import write_study_result
 from tests.studies.contexts import SMALL, check_written_files, small_context
@@ -33,14 +33,14 @@ def test_explain(tmp_path, frozen, subject):
 
 def test_a_single_deviation_is_compared_once(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
-    found = ablate_route_deviations(context, RouteWithSource(parse_route("L0-L2 L1 RJ", frozen.layers), SMALL, 1))
+    found = ablate_route_deviations(context, RouteWithSearchedTask(parse_route("L0-L2 L1 RJ", frozen.layers), SMALL, 1))
     assert found.comparison_count == 1
     assert found.table.rows[1]["difference"] == found.table.rows[0]["difference"]
 
 
 def test_explaining_the_standard_pass_compares_nothing(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
-    found = ablate_route_deviations(context, RouteWithSource(Route.standard(frozen.layers), SMALL, 1))
+    found = ablate_route_deviations(context, RouteWithSearchedTask(Route.standard(frozen.layers), SMALL, 1))
     assert found.comparison_count == 0
     assert not found.figures
     assert "nothing to explain" in found.headline

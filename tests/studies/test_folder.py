@@ -27,15 +27,15 @@ def test_other_settings_are_named(tmp_path):
 
 
 def test_another_question_has_a_folder_of_its_own_and_the_same_one_goes_on(tmp_path):
-    def find_table_of_hyperparameter(study="ablation", **changes):
+    def find_settings_table_of_hyperparameter(study="ablation", **changes):
         folder = StudyFolder.open_free_or_matching(tmp_path / "s", study, {**SETTINGS, **changes})
         folder.load_or_measure("one", "mark", dict)
         return folder.path.name
 
     questions = [{"tasks": [name]} for name in "abcabc"]
-    assert [find_table_of_hyperparameter(**one) for one in questions] == ["s", "s.2", "s.3", "s", "s.2", "s.3"]
+    assert [find_settings_table_of_hyperparameter(**one) for one in questions] == ["s", "s.2", "s.3", "s", "s.2", "s.3"]
     with pytest.raises(RunError, match="holds the study ablation"):
-        find_table_of_hyperparameter("sweep")
+        find_settings_table_of_hyperparameter("sweep")
 
 
 def test_a_mistake_blocks_no_folder_in_which_nothing_was_measured(tmp_path):

@@ -12,13 +12,13 @@ from macro_routing.models.routing import apply_route
 from macro_routing.routes import Route
 from macro_routing.studies.logit_lens import compute_stepwise_gold_log_probs, make_logit_lens_examples, run_logit_lens
 from macro_routing.studies.study_result import write_study_result
-from macro_routing.studies.task_names import TaskName
+from macro_routing.studies.task_names import TaskWithAnswerMode
 from tests.studies.contexts import SMALL, WRITTEN, check_written_files, small_context
 
 
 def test_the_lens_ends_with_what_the_model_says(tmp_path, frozen, subject):
     context = small_context(tmp_path, frozen)
-    for task in (SMALL, WRITTEN, TaskName("written", "reasoning")):
+    for task in (SMALL, WRITTEN, TaskWithAnswerMode("written", "reasoning")):
         prepared = context.prepare_task(task, 1)
         items = make_logit_lens_examples(prepared.evaluator, prepared.splits.test[:5])
         for route in (Route.standard(frozen.layers), subject.route):
@@ -36,7 +36,7 @@ def test_the_lens_reads_the_right_token(tmp_path, frozen):
     for item, example in zip(make_logit_lens_examples(prepared.evaluator, examples), examples, strict=True):
         assert frozen.tokenizer.decode([item.gold]).strip() == example.choices[example.correct_choice]
         assert frozen.tokenizer.decode(item.context).endswith("Answer:")
-    reasoned = context.prepare_task(TaskName("written", "reasoning"), 1)
+    reasoned = context.prepare_task(TaskWithAnswerMode("written", "reasoning"), 1)
     item = make_logit_lens_examples(reasoned.evaluator, reasoned.splits.test[:1])[0]
     standard = Route.standard(frozen.layers)
     outcome = reasoned.evaluator.evaluate([standard], reasoned.splits.test[:1])[standard].outcomes[0]

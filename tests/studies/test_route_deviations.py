@@ -57,7 +57,7 @@ def test_dropping_one_after_the_other_ends_at_the_standard_pass(row):
     assert route.is_standard
 
 
-@given(programs().map(lambda program: program.expand(12)))
+@given(programs().map(lambda program: program.to_route(12)))
 def test_every_route_differs_by_what_is_listed(route):
     found = list_route_deviations(route)
     assert (not found) == route.is_standard

@@ -11,8 +11,8 @@ from macro_routing.studies.tables import (
     Table,
     escape_latex,
     escape_markdown,
+    make_text_column,
     remove_markdown_marks,
-    text_column,
 )
 
 HOSTILE = r"a|b & 50% of $x_1 {#} ~^\ <i>*"
@@ -24,9 +24,9 @@ def small_table():
         {"name": "plain", "value": None, "rank": 2},
     ]
     columns = [
-        text_column("name", "name"),
+        make_text_column("name", "name"),
         Column("value, %", lambda row: "" if row["value"] is None else "50.0", rank=lambda row: row["rank"]),
-        text_column("route", "route", is_code=True),
+        make_text_column("route", "route", is_code=True),
     ]
     return Table("A title", columns, rows, ("a note",))
 
@@ -59,7 +59,7 @@ def test_latex_gets_only_signs_that_it_can_set():
     assert escape_latex("--tasks ---") == "-{}-tasks -{}-{}-"
     assert escape_latex("–") == "--"
     rows = [{"name": "[a]"}, {"name": "*"}]
-    text = Table("t", [text_column("name", "name")], rows).to_latex()
+    text = Table("t", [make_text_column("name", "name")], rows).to_latex()
     assert "{[}a]" in text
     assert "{*}" in text
 
@@ -67,7 +67,7 @@ def test_latex_gets_only_signs_that_it_can_set():
 def test_notes_have_no_marks_in_latex():
     note = "The route `L0 RJ` has *shared questions*: 2 * 3 * 4."
     assert remove_markdown_marks(note) == "The route L0 RJ has shared questions: 2 * 3 * 4."
-    text = Table("t", [text_column("name", "name")], [], (note,)).to_latex()
+    text = Table("t", [make_text_column("name", "name")], [], (note,)).to_latex()
     assert "The route L0 RJ has shared questions" in text
 
 
@@ -86,12 +86,12 @@ def test_markdown_text_is_no_emphasis():
 @pytest.mark.parametrize("sign", ["\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"])
 def test_no_name_ends_a_line(sign):
     name = f"a{sign}b"
-    columns = [text_column(name, "name"), text_column("route", "name", is_code=True)]
+    columns = [make_text_column(name, "name"), make_text_column("route", "name", is_code=True)]
     table = Table(f"t {name}", columns, [{"name": name, "by_task": {name: 1}}])
     assert escape_markdown(name) == "a b"
     assert table.to_markdown().splitlines() == ["# t a b", "", "| a b | route |", "| --- | --- |", "| a b | `a b` |"]
     assert table.to_csv().splitlines() == ["name,by_task.a b", "a b,1"]
-    plain = Table("t a b", [text_column("a b", "name"), columns[1]], [{"name": "a b"}])
+    plain = Table("t a b", [make_text_column("a b", "name"), columns[1]], [{"name": "a b"}])
     assert [" ".join(line.split()) for line in table.to_latex().splitlines()] == plain.to_latex().splitlines()
 
 

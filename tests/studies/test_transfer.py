@@ -9,12 +9,12 @@ from macro_routing.errors import SettingsError
 from macro_routing.routes import parse_route
 from macro_routing.runs import RunFolder
 from macro_routing.studies.context import StudyTimeOverError
-from macro_routing.studies.one_route import run_one_route_study
+from macro_routing.studies.one_route import run_one_route_for_all_tasks_study
 from macro_routing.studies.settings import (
-    OneRouteStudySettings,
+    OneRouteForAllTasksSettings,
     TransferSettings,
 )
-from macro_routing.studies.task_names import TaskName
+from macro_routing.studies.task_names import TaskWithAnswerMode
 from macro_routing.studies.transfer import run_transfer
 from tests.studies.contexts import BASE, check_written_files, small_context
 
@@ -29,7 +29,7 @@ def test_transfer(tmp_path, frozen):
             assert row["accuracy"] == pytest.approx(run.read_json("result.json")["comparison"]["routed"])
             assert row["difference"] == pytest.approx(run.read_json("result.json")["difference"])
         else:
-            task = TaskName(row["target"])
+            task = TaskWithAnswerMode(row["target"])
             prepared = context.prepare_task(task, 1)
             route = parse_route(row["route"], frozen.layers)
             plain = dataclasses.replace(prepared.evaluator, store=None).evaluate([route], prepared.splits.test)
@@ -46,7 +46,7 @@ def test_what_finds_no_route_is_rejected_before_it_searches(tmp_path, frozen, me
     with pytest.raises(SettingsError, match=f"--method {method} finds no route"):
         run_transfer(context, TransferSettings(("small", "other")))
     with pytest.raises(SettingsError, match=f"--method {method} finds no route"):
-        run_one_route_study(context, OneRouteStudySettings(("small",), 1, ("other",)))
+        run_one_route_for_all_tasks_study(context, OneRouteForAllTasksSettings(("small",), 1, ("other",)))
     assert not (context.folder.path / "runs").exists()
 
 

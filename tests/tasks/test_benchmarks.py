@@ -137,5 +137,7 @@ def _assert_disjoint(splits):
     parts = [splits.train, splits.validation, splits.test]
     for place, one in enumerate(parts):
         for other in parts[place + 1 :]:
-            assert not {example.key for example in one} & {example.key for example in other}
+            assert not {example.normalized_question for example in one} & {
+                example.normalized_question for example in other
+            }
             assert not {example.group for example in one if example.group} & {example.group for example in other}

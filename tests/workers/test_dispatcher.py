@@ -15,9 +15,9 @@ from macro_routing.runs import make_run_config, run_search
 from macro_routing.search import ScoringFailure
 from macro_routing.tasks import Example
 from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_item_work
-from macro_routing.workers.backend import WorkerExited, WorkerMessage
+from macro_routing.workers.backend import MessageFromWorker, WorkerExited
 from macro_routing.workers.dispatcher import Dispatcher
-from macro_routing.workers.worker_messages import results_to_json, work_item_from_json, work_item_to_json
+from macro_routing.workers.worker_messages import encode_worker_results, work_item_from_json, work_item_to_json
 from macro_routing.workers.worker_pool import WorkerPool
 from macro_routing.workers.worker_settings import WorkerError, WorkerSettings
 from tests.runs.small import small_frozen, small_task
@@ -43,9 +43,9 @@ class ScriptedBackend:
         outcomes = self.starts.get(slot)
         outcome = outcomes.pop(0) if outcomes else "ready"
         if outcome == "ready":
-            self.events.append(WorkerMessage(slot, json.dumps({"ready": 1})))
+            self.events.append(MessageFromWorker(slot, json.dumps({"ready": 1})))
         elif outcome != HANG:
-            self.events.append(outcome if isinstance(outcome, WorkerMessage) else WorkerExited(slot, outcome))
+            self.events.append(outcome if isinstance(outcome, MessageFromWorker) else WorkerExited(slot, outcome))
 
     def send_message(self, slot, text):
         _, item = work_item_from_json(text)
@@ -54,10 +54,12 @@ class ScriptedBackend:
         if fate == DIE:
             self.events.append(WorkerExited(slot, "killed by SIGKILL"))
         elif isinstance(fate, dict):
-            self.events.append(WorkerMessage(slot, json.dumps(fate)))
+            self.events.append(MessageFromWorker(slot, json.dumps(fate)))
         elif fate != HANG:
             answers = tuple(tuple(outcome(route, one) for one in item.unit) for route in item.routes)
-            self.events.append(WorkerMessage(slot, json.dumps({"results": results_to_json(answers), "notes": []})))
+            self.events.append(
+                MessageFromWorker(slot, json.dumps({"results": encode_worker_results(answers), "notes": []}))
+            )
 
     def wait_for_events(self, seconds):
         if not self.events and seconds > 1:
@@ -184,10 +186,10 @@ def test_timeout_grows_with_the_item_and_by_what_others_have_taken():
     assert (
         timeout.timeout_seconds("a", estimate_item_work(WorkItem((standard,), many), 0)) == 800
     )  # nothing was measured yet
-    timeout.record_duration("a", 10, 500)
+    timeout.record_item_duration("a", 10, 500)
     assert timeout.timeout_seconds("a", 640) == 10 * 640 * 50
     assert timeout.timeout_seconds("b", 640) == 800  # another task has another speed
-    timeout.record_duration("b", 640, 6.4)
+    timeout.record_item_duration("b", 640, 6.4)
     assert timeout.timeout_seconds("b", 640) == 100
     assert DecodingSettings("reasoning", 400, 100).max_new_tokens == 500
     assert [DecodingSettings(mode, 400, 100).max_new_tokens for mode in ("direct", "likelihood")] == [100, 0]
@@ -210,7 +212,7 @@ def test_a_worker_that_got_ready_while_the_driver_was_busy_is_kept():
     run = dispatcher.run_work_items(SPEC, make_items())
     next(run)
     time.sleep(0.15)
-    backend.events.append(WorkerMessage(1, json.dumps({"ready": 1})))
+    backend.events.append(MessageFromWorker(1, json.dumps({"ready": 1})))
     list(run)
     assert dispatcher.counts.hangs == 0
 
@@ -219,7 +221,7 @@ def test_all_workers_can_be_waited_for():
     """What a measurement needs; a worker that cannot be started at all is not waited for."""
     backend = SlowBackend(lambda _slot: 0.0)
     backend.starts = {1: [HANG], 2: ["no room"] * 3}
-    backend.later.append((time.monotonic() + 0.1, WorkerMessage(1, json.dumps({"ready": 1}))))
+    backend.later.append((time.monotonic() + 0.1, MessageFromWorker(1, json.dumps({"ready": 1}))))
     dispatcher = Dispatcher(backend, WorkerSettings(workers=3))
     dispatcher.wait_until_ready()
     assert [slot.is_ready for slot in dispatcher._slots] == [True, True, False]
@@ -289,7 +291,7 @@ def test_pairs_are_split_as_pairs():
                 self.events.append(WorkerExited(slot, "gone"))
                 return
             answers = tuple((outcome(route, one),) for route, one in zip(item.routes, item.unit, strict=True))
-            self.events.append(WorkerMessage(slot, json.dumps({"results": results_to_json(answers)})))
+            self.events.append(MessageFromWorker(slot, json.dumps({"results": encode_worker_results(answers)})))
 
     backend = Pairs()
     dispatcher = Dispatcher(backend, WorkerSettings(workers=2))
@@ -306,7 +308,7 @@ def test_the_users_mistake_ends_the_run_with_the_users_error():
     with pytest.raises(MacroError, match="no such model"):
         run_dispatcher(
             ScriptedBackend(
-                starts={0: [WorkerMessage(0, json.dumps({"error": "no such model", "class": "ModelError"}))]}
+                starts={0: [MessageFromWorker(0, json.dumps({"error": "no such model", "class": "ModelError"}))]}
             )
         )
 
@@ -377,7 +379,7 @@ def test_a_worker_that_told_of_an_error_is_asked_again():
 
 def test_a_worker_that_could_not_set_up_is_replaced_in_the_next_run():
     backend = ScriptedBackend(
-        starts={0: [WorkerMessage(0, json.dumps({"error": "no such model", "class": "ModelError"}))]}
+        starts={0: [MessageFromWorker(0, json.dumps({"error": "no such model", "class": "ModelError"}))]}
     )
     dispatcher = Dispatcher(backend, WorkerSettings(workers=1))
     with pytest.raises(MacroError, match="no such model"):

@@ -29,7 +29,7 @@ def frozen():
 class Table:
     """The same answers in this process: an executor with one worker and no dispatcher."""
 
-    workers = 1
+    worker_count = 1
 
     def run_work_items(self, _spec, asks):
         for item in asks:
@@ -41,7 +41,7 @@ def _draws(count):
 
     rng = np.random.default_rng(4)
     policy = MarkovPolicy.make_prior(RouteSpace(6, max_length=10), 0.4, 0.2)
-    return [policy.sample_program(rng).expand(6) for _ in range(count)]
+    return [policy.sample_program(rng).to_route(6) for _ in range(count)]
 
 
 def _evaluator(frozen, executor, store=None):

@@ -7,9 +7,9 @@ import pytest
 from macro_routing.errors import MacroError
 from macro_routing.models.frozen import LoadOptions
 from macro_routing.workers.worker import start_worker
-from macro_routing.workers.worker_messages import TaskSource, WorkerSetup
+from macro_routing.workers.worker_messages import WorkerSetup, WorkerTaskSource
 
-SETUP = WorkerSetup("small", LoadOptions(), (TaskSource("category", seed=3),))
+SETUP = WorkerSetup("small", LoadOptions(), (WorkerTaskSource("category", seed=3),))
 
 
 def test_a_setup_survives_the_wire():

@@ -8,7 +8,13 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import typer
 
-from macro_routing.cli.console import prepare_model_libraries, print_fields, print_json, print_table, report_progress
+from macro_routing.cli.console import (
+    prepare_model_libraries,
+    print_fields,
+    print_json,
+    print_progress_message,
+    print_table,
+)
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.engine.decoders import FUSED, get_fused_decoder
 from macro_routing.errors import SettingsError
@@ -59,14 +65,16 @@ def bench(
     _check_writable(output)
     loaded_task = load_task(task, data_dir=data_dir, seed=seed)
     training = make_splits(loaded_task, seed=seed).train
-    frozen = load_model(model, make_load_options_from_flags(flags), report_progress)
+    frozen = load_model(model, make_load_options_from_flags(flags), print_progress_message)
     decoding = DecodingSettings(mode, reasoning_budget, answer_budget)
     policy = MarkovPolicy.make_prior(RouteSpace(frozen.layers))
     rng = np.random.default_rng(seed)
-    drawn = [policy.sample_program(rng).expand(frozen.layers) for _ in range(draws)]
+    drawn = [policy.sample_program(rng).to_route(frozen.layers) for _ in range(draws)]
     record: dict[str, Any] = {"model": frozen.name, "task": loaded_task.name}
     if fused:
-        record["decoding"] = _time_fused_decoding(frozen, loaded_task, drawn, training[:examples], decoding, compared)
+        record["decoding"] = _time_fused_against_eager(
+            frozen, loaded_task, drawn, training[:examples], decoding, compared
+        )
     else:
         record |= {"decoding": mode, "seed": seed}
         record["environment"] = {fact.topic: fact.finding for fact in describe_environment()}
@@ -80,7 +88,7 @@ def bench(
     if fused:
         print(_describe_fused_timing(record["decoding"]))
     else:
-        _print_engine_timings(record["draws"], record["sweep"], record["race"])
+        _print_many_route_timings(record["draws"], record["sweep"], record["race"])
     print(f"\nwritten to {output}")
 
 
@@ -109,12 +117,12 @@ def _time_shared_and_separate_routes(
 
     swept = make_repeat_and_skip_routes(frozen.layers)
     swept = swept[:: max(1, len(swept) // edits)][:edits] if edits else swept
-    report_progress(f"{len(drawn)} draws on {examples} examples, together and one after the other")
+    print_progress_message(f"{len(drawn)} draws on {examples} examples, together and one after the other")
     drawn_timing = time_joint_route_scoring(frozen, task, drawn, training[:examples], decoding)
     few = max(1, examples // 4)
-    report_progress(f"{len(swept)} single repeats and skips on {few} examples")
+    print_progress_message(f"{len(swept)} single repeats and skips on {few} examples")
     swept_timing = time_joint_route_scoring(frozen, task, swept, training[:few], decoding)
-    report_progress(f"{len(drawn)} draws racing over {race_examples} examples")
+    print_progress_message(f"{len(drawn)} draws racing over {race_examples} examples")
     race = time_race(frozen, task, drawn, training[:race_examples], elite, decoding)
     return {
         "draws": drawn_timing,
@@ -123,7 +131,7 @@ def _time_shared_and_separate_routes(
     }
 
 
-def _time_fused_decoding(
+def _time_fused_against_eager(
     frozen: FrozenModel,
     task: Task,
     drawn: list[Route],
@@ -133,15 +141,15 @@ def _time_fused_decoding(
 ) -> dict[str, Any]:
     """The same routes and prompts by fused decoding and by ``model.generate``, every row to its budgets."""
     from macro_routing.evaluation.bench import time_fused_decoding
-    from macro_routing.evaluation.model_answers import encode_prompts_and_stages
+    from macro_routing.evaluation.model_answers import encode_prompts_and_generation_stages
 
     if decoding.mode == LIKELIHOOD:
         raise SettingsError("--fused needs answers that are written; use --mode direct or --mode reasoning")
     decoder = get_fused_decoder(frozen, FUSED)
     assert decoder is not None
     routes = list(dict.fromkeys(drawn))
-    report_progress(f"{len(routes)} routes on {len(examples)} prompts, {min(compared, len(routes))} by generate")
-    prompts, stages = encode_prompts_and_stages(frozen, task, examples, decoding)
+    print_progress_message(f"{len(routes)} routes on {len(examples)} prompts, {min(compared, len(routes))} by generate")
+    prompts, stages = encode_prompts_and_generation_stages(frozen, task, examples, decoding)
     return time_fused_decoding(decoder, frozen.model, routes, routes[:compared], prompts, stages)
 
 
@@ -156,7 +164,7 @@ def _describe_fused_timing(timing: Mapping[str, Any]) -> str:
     )
 
 
-def _print_engine_timings(drawn: Mapping[str, Any], swept: Mapping[str, Any], race: Mapping[str, Any]) -> None:
+def _print_many_route_timings(drawn: Mapping[str, Any], swept: Mapping[str, Any], race: Mapping[str, Any]) -> None:
     values = [_format_engine_timing(timing) for timing in (drawn, swept)]
     rows = [(name, *(column[name] for column in values)) for name in values[0]]
     headings = ("", "prior's draws", "repeats and skips")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from macro_routing import models
-from macro_routing.cli.console import prepare_model_libraries, report_progress
+from macro_routing.cli.console import prepare_model_libraries, print_progress_message
 from macro_routing.cli.route_argument import read_route
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.models.catalog import DEFAULT_MODEL
@@ -34,11 +34,11 @@ def chat(
     Example: `echo 'Hello' | macro chat smollm2-135m`
     """
     prepare_model_libraries()
-    frozen = models.load_model(model, make_load_options_from_flags(flags), report_progress)
+    frozen = models.load_model(model, make_load_options_from_flags(flags), print_progress_message)
     parsed = read_route(route, frozen)
     routed = frozen.model if parsed.is_standard else models.apply_route(frozen, parsed)
     if sys.stdin.isatty():
-        report_progress(f"{frozen.name} on {parsed}. {HELP}")
+        print_progress_message(f"{frozen.name} on {parsed}. {HELP}")
     beginning = [{"role": "system", "content": system}] if system else []
     messages: list[dict[str, str]] = list(beginning)
     while (line := _read_user_line()) is not None:

@@ -37,7 +37,7 @@ from macro_routing.runs.comparison_results import (
     read_method_runs,
     summarize_methods,
 )
-from macro_routing.runs.methods import check_methods_comparable, keep_known_settings
+from macro_routing.runs.methods import check_requested_methods_comparable, keep_settings_of_method
 from macro_routing.runs.result import ORACLE, STANDARD
 from macro_routing.search.method_names import METHOD_NAMES
 
@@ -87,7 +87,7 @@ def compare(
     workers = make_worker_settings(flags)
     # The settings of searches are for those that know them, so they are not checked against one method here.
     names, numbers = parse_names(methods), parse_seeds(seeds)
-    check_methods_comparable(names, numbers)
+    check_requested_methods_comparable(names, numbers)
     values = read_toml(config)
     search = {**_check_search_table(values.pop("search", {}), names, config), **flags.pop("search", {})}
     base = make_run_config(flags, config, values)
@@ -124,7 +124,7 @@ def _check_search_table(values: Any, names: list[str], file: Path | None) -> dic
     if not isinstance(values, dict):
         raise SettingsError(f"{file}: search must be a table of settings")
     for key, value in values.items():
-        if not any(keep_known_settings(name, {key: value}) for name in names):
+        if not any(keep_settings_of_method(name, {key: value}) for name in names):
             raise SettingsError(f"{file}: [search] {key} is known to none of {', '.join(names)}")
     return values
 

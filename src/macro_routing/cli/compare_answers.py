@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from macro_routing.cli.console import prepare_model_libraries, print_json, print_table, report_progress
+from macro_routing.cli.console import prepare_model_libraries, print_json, print_progress_message, print_table
 from macro_routing.cli.route_argument import read_route
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.errors import SettingsError
@@ -48,7 +48,7 @@ def compare_answers(
     if route is None:
         raise SettingsError("--prompt needs a --route to compare with the standard pass")
     prepare_model_libraries()
-    frozen = load_model(model, make_load_options_from_flags(flags), report_progress)
+    frozen = load_model(model, make_load_options_from_flags(flags), print_progress_message)
     _print_answer_pairs([_answer_with_both_routes(frozen, prompt or "", route, budget)], 1, as_json=as_json)
 
 
@@ -113,12 +113,12 @@ def _print_answer_pairs(pairs: list[dict[str, Any]], total: int, *, as_json: boo
     rows = []
     for pair in pairs:
         answer = f"\n[right: {pair['answer']}]" if "answer" in pair else ""
-        rows.append((pair["question"] + answer, *(_add_check_mark(pair, name) for name in ("standard", "routed"))))
+        rows.append((pair["question"] + answer, *(_mark_correct_answer(pair, name) for name in ("standard", "routed"))))
     print_table(_COLUMNS, rows, left=_COLUMNS, wrapped=_COLUMNS, show_lines=True)
     if total > len(pairs):
         print(f"{len(pairs)} of {total}; more with --limit")
 
 
-def _add_check_mark(pair: dict[str, Any], name: str) -> str:
+def _mark_correct_answer(pair: dict[str, Any], name: str) -> str:
     mark = {None: "", True: "✓ ", False: "✗ "}[pair.get(f"{name}_correct")]
     return f"{mark}{pair[name]}"

@@ -31,7 +31,7 @@ def print_error(message: str) -> None:
     print(f"macro: error: {escape_control_characters(message)}", file=sys.stderr)
 
 
-def report_progress(message: str) -> None:
+def print_progress_message(message: str) -> None:
     """What takes a while, on standard error."""
     print(f"macro: {message}", file=sys.stderr, flush=True)
 
@@ -48,7 +48,7 @@ def print_fields(fields: Sequence[tuple[str, str]]) -> None:
         print(f"{name:<{width}}  {value}".rstrip())
 
 
-def make_multiline_print_field(name: str, lines: Iterable[str]) -> list[tuple[str, str]]:
+def format_multiline_field(name: str, lines: Iterable[str]) -> list[tuple[str, str]]:
     """Several lines of one named value, as ``print_fields`` takes them."""
     return [("" if number else name, line) for number, line in enumerate(lines)]
 

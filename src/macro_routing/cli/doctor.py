@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from macro_routing.cli.console import prepare_model_libraries, print_fields, print_json, report_progress
+from macro_routing.cli.console import prepare_model_libraries, print_fields, print_json, print_progress_message
 from macro_routing.cli.route_argument import read_route
 from macro_routing.cli.run_options import LOADING, FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.errors import MacroError
@@ -52,8 +52,8 @@ def doctor(
 
     if model == "":
         raise MacroError("MODEL is empty; leave it out for the default")
-    report_progress(f"loading {model or DEFAULT_MODEL}")
-    frozen = load_model(model or DEFAULT_MODEL, make_load_options_from_flags(flags), report_progress)
+    print_progress_message(f"loading {model or DEFAULT_MODEL}")
+    frozen = load_model(model or DEFAULT_MODEL, make_load_options_from_flags(flags), print_progress_message)
     parsed = None if route is None else read_route(route, frozen)
     findings = list(_print_check_results(frozen, run_checks(frozen, parsed), as_json))
     if as_json:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from macro_routing import evaluation
-from macro_routing.cli.console import prepare_model_libraries, print_fields, print_json, report_progress
+from macro_routing.cli.console import prepare_model_libraries, print_fields, print_json, print_progress_message
 from macro_routing.cli.progress import ProgressLinePrinter
 from macro_routing.cli.route_argument import read_route, read_route_file
 from macro_routing.cli.run_options import (
@@ -70,7 +70,7 @@ def evaluate(
     Example: `macro evaluate --task category --mode likelihood --route 'L0-L17 L17 RJ' --limit 200`
     """
     prepare_model_libraries()
-    from macro_routing.runs.prepare import load_configured_model, load_configured_task, start_workers
+    from macro_routing.runs.prepare import get_or_create_worker_pool, load_configured_model, load_configured_task
 
     file = read_route_file(route)
     search_seed = _read_search_seed(file)
@@ -85,17 +85,17 @@ def evaluate(
         )
     listener = ProgressLinePrinter(Path())
     kept = "nothing was kept" if no_store else "what was scored is kept, the same command goes on from there"
-    with show_hint_on_interrupt(kept), start_workers(config, workers, listener) as pool:
+    with show_hint_on_interrupt(kept), get_or_create_worker_pool(config, workers, listener) as pool:
         frozen = load_configured_model(config, pool, listener)
         routes = [Route.standard(frozen.layers), read_route(route, frozen)]
         known = None if no_store else ScoreStore(store or default_store_path())
         evaluator = evaluation.Evaluator(frozen, task, decoding, known, decoder=config.decoder, executor=pool)
         if contaminating := list_contaminating_tasks(task.name):
-            report_progress(
+            print_progress_message(
                 f"warning: {task.name} shares questions with {', '.join(contaminating)};"
                 " a route that was searched on those cannot be judged here"
             )
-        report_progress(f"{len(examples)} {split} examples of {task.name}, {decoding.mode}, seed {seed}")
+        print_progress_message(f"{len(examples)} {split} examples of {task.name}, {decoding.mode}, seed {seed}")
         evaluations = evaluator.evaluate(routes, examples)
     standard, routed = (evaluations[one] for one in routes)
     if reason := routed.failure:
@@ -113,8 +113,8 @@ def evaluate(
     interval = f"{100 * comparison.low:+.1f} to {100 * comparison.high:+.1f}"
     print_fields(
         [
-            ("standard", _describe_evaluation(standard)),
-            ("route", _describe_evaluation(routed)),
+            ("standard", _describe_evaluation_result(standard)),
+            ("route", _describe_evaluation_result(routed)),
             ("difference", f"{100 * comparison.difference:+.1f} points, 95 % interval {interval}"),
             (
                 "p-value",
@@ -140,9 +140,9 @@ def _resolve_decoding(file: RouteFile | None, task: Task, given: dict[str, Any])
 def _warn_of_seen_examples(examples: Sequence[Example], task: Task, seed: int) -> None:
     """Examples that a route was searched on say nothing about it; another seed divides them otherwise."""
     before = make_splits(task, seed=seed)
-    seen = {example.key for example in (*before.train, *before.validation)}
-    if count := sum(example.key in seen for example in examples):
-        report_progress(
+    seen = {example.normalized_question for example in (*before.train, *before.validation)}
+    if count := sum(example.normalized_question in seen for example in examples):
+        print_progress_message(
             f"warning: the route was searched with seed {seed}, and {count} of these {len(examples)} examples may have"
             f" been among those that it was searched or chosen on; --seed {seed} has its test examples"
         )
@@ -160,7 +160,7 @@ def _evaluation_to_json(evaluated: RouteEvaluation) -> dict[str, Any]:
     }
 
 
-def _describe_evaluation(evaluation: RouteEvaluation) -> str:
+def _describe_evaluation_result(evaluation: RouteEvaluation) -> str:
     correct, n = sum(evaluation.correct), len(evaluation.correct)
     return (
         f"{correct} of {n} correct, {100 * correct / n:.1f} %; truncated {100 * evaluation.truncated_share:.1f} %,"

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from macro_routing.cli.console import prepare_model_libraries, report_progress
+from macro_routing.cli.console import prepare_model_libraries, print_progress_message
 from macro_routing.cli.route_argument import find_model_of_route, read_route, read_route_file
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.cli.stopping import show_hint_on_interrupt
@@ -64,7 +64,7 @@ def export(
         evidence.revision if evidence and model in {None, evidence.model} else None
     )
     with show_hint_on_interrupt("nothing was written"):
-        base = open_exportable_model(name, revision=revision, report=report_progress)
+        base = open_exportable_model(name, revision=revision, report=print_progress_message)
         parsed = read_route(route, base)
         if to == "routed":
             write_routed_checkpoint(base, parsed, evidence, out, copy_weights=copy_weights)

@@ -30,7 +30,7 @@ class _CommandWithHelpPanels(TyperCommand):
                 formatter.write_dl(records)
 
 
-class _FullHelpGroup(TyperGroup):
+class _UntruncatedHelpGroup(TyperGroup):
     """Shows the whole first sentence of each command, over several lines where it must."""
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -52,4 +52,4 @@ class _TyperWithHelpPanels(typer.Typer):
 
 def make_command_group(**settings: Any) -> typer.Typer:
     """A group of commands; without one of them it shows its help."""
-    return _TyperWithHelpPanels(cls=_FullHelpGroup, no_args_is_help=True, rich_markup_mode=None, **settings)
+    return _TyperWithHelpPanels(cls=_UntruncatedHelpGroup, no_args_is_help=True, rich_markup_mode=None, **settings)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from macro_routing.cli.console import print_error, report_progress
+from macro_routing.cli.console import print_error, print_progress_message
 from macro_routing.cli.group import make_command_group
 from macro_routing.errors import PAUSED, MacroError
 from macro_routing.version import __version__
@@ -123,7 +123,7 @@ def main() -> None:
         app()
     except MacroError as error:
         if error.status == PAUSED:
-            report_progress(str(error))
+            print_progress_message(str(error))
         else:
             print_error(str(error))
         sys.exit(error.status)

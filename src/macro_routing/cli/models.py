@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from macro_routing.cli.console import prepare_model_libraries, print_json, report_progress
+from macro_routing.cli.console import prepare_model_libraries, print_json, print_progress_message
 from macro_routing.errors import ModelError, suggest_name
-from macro_routing.models.catalog import BUILT_IN_MODELS, get_converted_folder, locate_model
+from macro_routing.models.catalog import BUILT_IN_MODELS, fetch_model_folder, get_gguf_conversion_folder
 from macro_routing.models.support import SUPPORTED_ARCHITECTURES
 
 
@@ -28,7 +28,7 @@ def models(
                 f"{suggest_name(fetch, BUILT_IN_MODELS)}"
             )
         prepare_model_libraries()
-        print(locate_model(fetch, report=report_progress))
+        print(fetch_model_folder(fetch, report=print_progress_message))
         return
     if as_json:
         built_in = {
@@ -47,4 +47,4 @@ def models(
 
 
 def _is_model_converted(name: str) -> bool:
-    return get_converted_folder(BUILT_IN_MODELS[name].digest).is_dir()
+    return get_gguf_conversion_folder(BUILT_IN_MODELS[name].digest).is_dir()

@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from macro_routing.cli.console import make_multiline_print_field, print_fields, print_json, read_toml
+from macro_routing.cli.console import format_multiline_field, print_fields, print_json, read_toml
 from macro_routing.cli.run_options import FlagCustomization, FlagTables, with_run_options
 from macro_routing.errors import SettingsError, SpaceError
 from macro_routing.evaluation.planted_problem import PlantedProblem, PlantedResult, solve_planted
 from macro_routing.evaluation.racing import EXACT
 from macro_routing.routes import Route, RouteSpace, parse_route
-from macro_routing.runs.methods import GUIDED, MACRO, METHODS, RANDOM, MethodInputs, keep_known_settings
+from macro_routing.runs.methods import GUIDED, MACRO, METHODS, RANDOM, MethodInputs, keep_settings_of_method
 from macro_routing.search import Draw, MacroSettings, Score, StoppedScore
 from macro_routing.search.decision_settings import DecisionSettings
 from macro_routing.settings import build_settings
@@ -52,15 +52,15 @@ def planted(
     """
     tables = _read_config_tables(config)
     space = _make_route_space(layers, tables["space"])
-    goal = _parse_target_route(target, space)
+    goal = _parse_planted_target(target, space)
     problem = build_settings(PlantedProblem, {"target": goal, "seed": seed, **tables["problem"]}, "[problem]")
     search = _make_search(method, space, examples, tables, seed)
     result = solve_planted(
         search, problem, training=examples, validation=validation, racing=flags.get("", {}).get("racing", EXACT)
     )
-    facts = _collect_result_facts(problem, result)
+    facts = _collect_planted_result_facts(problem, result)
     if as_json:
-        print_json({"method": method, "search": _describe_search(search), **facts})
+        print_json({"method": method, "search": _describe_search_settings(search), **facts})
         return
     candidates = facts["candidates"]
     words = {True: "yes", False: "no"}
@@ -69,10 +69,10 @@ def planted(
         for name, value in facts.items()
         if value is not candidates
     ]
-    print_fields([*named, *make_multiline_print_field("candidates", candidates)])
+    print_fields([*named, *format_multiline_field("candidates", candidates)])
 
 
-def _parse_target_route(text: str | None, space: RouteSpace) -> Route:
+def _parse_planted_target(text: str | None, space: RouteSpace) -> Route:
     if text is None:
         text = "L0-L4 L6 RJ" if space.layers > 6 else "L0 L0 RJ"
     goal = parse_route(text, space.layers)
@@ -86,8 +86,8 @@ def _parse_target_route(text: str | None, space: RouteSpace) -> Route:
 def _make_search(method: str, space: RouteSpace, examples: int, tables: Mapping[str, dict[str, Any]], seed: int) -> Any:
     """The search of that name; settings that only other methods have are left aside, so that one file serves all."""
     table = tables["search"]
-    foreign = {name for other in (GUIDED, MACRO, RANDOM) for name in keep_known_settings(other, table)}
-    foreign -= keep_known_settings(method, table).keys()
+    foreign = {name for other in (GUIDED, MACRO, RANDOM) for name in keep_settings_of_method(other, table)}
+    foreign -= keep_settings_of_method(method, table).keys()
     own = {name: value for name, value in table.items() if name not in foreign}
     settings: Any = build_settings(METHODS[method].settings, own, "[search]")
     # As in a run: without a budget a search may spend what MACRO would.
@@ -96,7 +96,7 @@ def _make_search(method: str, space: RouteSpace, examples: int, tables: Mapping[
     return METHODS[method].build(inputs)
 
 
-def _describe_search(search: Any) -> dict[str, Any]:
+def _describe_search_settings(search: Any) -> dict[str, Any]:
     """What the search was made of, without what it has worked out since."""
     plain = {field.name: getattr(search, field.name) for field in dataclasses.fields(search) if field.init}
     tables = ("space", "settings", "decision")
@@ -126,7 +126,7 @@ def _count_scored_examples(draw: Draw) -> int:
     return draw.outcome.total if isinstance(draw.outcome, Score) else 0
 
 
-def _collect_result_facts(problem: PlantedProblem, result: PlantedResult) -> dict[str, Any]:
+def _collect_planted_result_facts(problem: PlantedProblem, result: PlantedResult) -> dict[str, Any]:
     route = result.selected.route
     draws = result.state.draws
     standard = Route.standard(route.layers)

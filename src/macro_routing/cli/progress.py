@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from macro_routing.cli.console import escape_control_characters, report_progress
+from macro_routing.cli.console import escape_control_characters, print_progress_message
 from macro_routing.errors import SettingsError
 from macro_routing.runs import RunFolder, RunResult
 from macro_routing.runs.progress import Listener, Listeners, RoundReport, RunPlan, describe_round
@@ -44,10 +44,10 @@ def make_progress_listener(folder: Path, log_to: Sequence[str]) -> Iterator[List
         yield Listeners([ProgressBarListener(folder, bar), *loggers])
 
 
-def report_changed_files(run: Path) -> None:
+def warn_of_modified_run_files(run: Path) -> None:
     """Say which files of a finished run are no longer what the run left."""
     for name in RunFolder(run).list_files_changed_since_finish():
-        report_progress(f"{run / name} was changed after the run had ended: it is not what the run found")
+        print_progress_message(f"{run / name} was changed after the run had ended: it is not what the run found")
 
 
 class ProgressLinePrinter(Listener):
@@ -68,7 +68,7 @@ class ProgressLinePrinter(Listener):
 
     def on_message(self, text: str) -> None:
         """Print it."""
-        report_progress(escape_control_characters(text))
+        print_progress_message(escape_control_characters(text))
         self._last_line = time.monotonic()
 
     def on_plan(self, plan: RunPlan) -> None:

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from macro_routing.cli.console import report_progress
-from macro_routing.cli.progress import report_changed_files
+from macro_routing.cli.console import print_progress_message
+from macro_routing.cli.progress import warn_of_modified_run_files
 
 COMPARISON = Path("comparison.html")
 
@@ -34,7 +34,7 @@ def report(
     page = write_report(runs[0], output) if len(runs) == 1 else write_run_comparison(runs, output or COMPARISON)
     print(page)
     for run in runs:
-        report_changed_files(run)
+        warn_of_modified_run_files(run)
     if figures is not None:
-        for path in write_figures(runs, figures, report_progress):
+        for path in write_figures(runs, figures, print_progress_message):
             print(path)

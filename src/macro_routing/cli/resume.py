@@ -7,7 +7,7 @@ import typer
 
 from macro_routing import runs
 from macro_routing.cli.console import prepare_model_libraries
-from macro_routing.cli.progress import make_progress_listener, report_changed_files
+from macro_routing.cli.progress import make_progress_listener, warn_of_modified_run_files
 from macro_routing.cli.run_options import (
     EXECUTION,
     EXECUTION_PANEL,
@@ -46,7 +46,7 @@ def resume(
     workers = make_worker_settings(flags)
     # A finished run is only read, so it may lie where nothing can be written.
     is_finished = RunFolder.open(run).is_finished and (run / REPORT).is_file()
-    report_changed_files(run)
+    warn_of_modified_run_files(run)
     with make_progress_listener(run, log_to or []) as listener, stop_with_resume_hint(run):
         result = runs.resume_run(run, listener=listener, store=store, workers=workers)
         page = run / REPORT if is_finished else write_report(run)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from macro_routing.cli import route_diff
-from macro_routing.cli.console import make_multiline_print_field, print_fields, print_json
+from macro_routing.cli.console import format_multiline_field, print_fields, print_json
 from macro_routing.cli.group import make_command_group
 from macro_routing.cli.route_argument import read_route_text
 from macro_routing.routes import Route, format_route, parse_route
@@ -17,7 +17,7 @@ from macro_routing.routes.composition import (
 )
 
 app = make_command_group(help="Look at routes and convert between notations.")
-app.command("diff")(route_diff.compare_routes)
+app.command("diff")(route_diff.show_route_differences)
 
 RouteArgument = Annotated[
     str,
@@ -58,7 +58,7 @@ def show_route(
             ("length", f"{facts.length} applications on {parsed.layers} layers"),
             ("track", render_route_ascii(parsed)),
             ("made of", _describe_route_composition(parsed)),
-            *make_multiline_print_field(
+            *format_multiline_field(
                 "differs in", describe_deviations_from_standard_pass(parsed) or ["nothing: this is the standard pass"]
             ),
         ]

@@ -5,12 +5,12 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from macro_routing.cli.console import report_progress
+from macro_routing.cli.console import print_progress_message
 from macro_routing.errors import NotationError
 from macro_routing.models.compatibility import check_route_file_fits_model, describe_weak_evidence
 from macro_routing.models.frozen import FrozenModel, ModelMetadata
 from macro_routing.routes import Route, parse_route
-from macro_routing.routes.route_file import RouteFile, is_route_file, parse_route_file
+from macro_routing.routes.route_file import RouteFile, is_route_file_text, parse_route_file
 from macro_routing.runs.folder import RESULT, ROUTE
 
 
@@ -70,7 +70,7 @@ def _explain_missing_route(folder: Path) -> str:
 def read_route_file(argument: str) -> RouteFile | None:
     """The route file that an argument names or holds; None for a route in another notation."""
     text = read_route_text(argument)
-    if not is_route_file(text):
+    if not is_route_file_text(text):
         return None
     try:
         return parse_route_file(text)
@@ -92,7 +92,7 @@ def read_route(argument: str, frozen: FrozenModel | ModelMetadata) -> Route:
     file = read_route_file(argument)
     if file is None:
         return parse_route(read_route_text(argument), frozen.layers)
-    route = check_route_file_fits_model(file, frozen, argument, report=report_progress)
+    route = check_route_file_fits_model(file, frozen, argument, report=print_progress_message)
     if reason := describe_weak_evidence(file):
-        report_progress(f"note: {reason}")
+        print_progress_message(f"note: {reason}")
     return route

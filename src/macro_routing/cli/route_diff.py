@@ -6,18 +6,18 @@ from typing import Annotated, Any
 
 import typer
 
-from macro_routing.cli.console import escape_control_characters, make_multiline_print_field, print_fields, print_json
+from macro_routing.cli.console import escape_control_characters, format_multiline_field, print_fields, print_json
 from macro_routing.cli.route_argument import read_route_text
 from macro_routing.errors import MacroError
 from macro_routing.routes import Route, parse_route
 from macro_routing.routes.route_diff import describe_adds, describe_edit, diff_routes
-from macro_routing.routes.route_file import RouteFile, is_route_file, parse_route_file
+from macro_routing.routes.route_file import RouteFile, is_route_file_text, parse_route_file
 
 _VERDICT = "scores.verdict"
 _SETTINGS = "found_by.settings."
 
 
-def compare_routes(
+def show_route_differences(
     old: Annotated[str, typer.Argument(metavar="A", help="A route, in any notation, or a file.", show_default=False)],
     new: Annotated[str, typer.Argument(metavar="B", help="The route it is compared with.", show_default=False)],
     layers: Annotated[
@@ -34,7 +34,7 @@ def compare_routes(
     carried = [_infer_layer_count_from_text(text) for text in texts]
     known = layers or carried[0] or carried[1]
     first, second = (parse_route(text, layers if own else known) for text, own in zip(texts, carried, strict=True))
-    files = [parse_route_file(text) if is_route_file(text) else None for text in texts]
+    files = [parse_route_file(text) if is_route_file_text(text) else None for text in texts]
     evidence = [None if file is None else _flatten_evidence(file) for file in files]
     edits = diff_routes(first, second)
     if as_json:
@@ -63,9 +63,9 @@ def compare_routes(
             ("A", str(first)),
             ("B", str(second)),
             ("length", f"{first.length} and {second.length} applications on {models}"),
-            *make_multiline_print_field("differs in", described),
-            *make_multiline_print_field("adds in A", describe_adds(first)),
-            *make_multiline_print_field("adds in B", describe_adds(second)),
+            *format_multiline_field("differs in", described),
+            *format_multiline_field("adds in A", describe_adds(first)),
+            *format_multiline_field("adds in B", describe_adds(second)),
         ]
     )
     if any(evidence):
@@ -106,7 +106,7 @@ def _print_facts_side_by_side(evidence: list[dict[str, Any]]) -> None:
         ("", "A", "B"),
         *(
             (name, _format_value(old.get(name)), _format_value(new.get(name)))
-            for name in _list_shown_fact_names(old, new)
+            for name in _list_route_fact_columns(old, new)
         ),
     ]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
@@ -119,7 +119,7 @@ def _print_facts_side_by_side(evidence: list[dict[str, Any]]) -> None:
             print(f"  verdict on {letter}: {_format_value(values[_VERDICT])}")
 
 
-def _list_shown_fact_names(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+def _list_route_fact_columns(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Names of facts; a verdict is too wide for a column, and settings of a search are shown where they differ."""
     names = [name for name in {**old, **new} if name != _VERDICT]
     return [name for name in names if not name.startswith(_SETTINGS) or old.get(name) != new.get(name)]

@@ -13,7 +13,7 @@ from macro_routing.cli.console import read_toml
 from macro_routing.errors import SettingsError
 from macro_routing.models.frozen import LoadOptions
 from macro_routing.runs.config import DataSettings, RunConfig
-from macro_routing.runs.options import WORKERS, RunOption, get_run_options, list_settings_class_options
+from macro_routing.runs.options import WORKERS, RunOption, collect_run_options, list_settings_class_options
 from macro_routing.settings import get_field_options
 from macro_routing.workers.worker_settings import WorkerSettings
 
@@ -64,13 +64,14 @@ def with_run_options(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
-        def run_command(**values: Any) -> None:
+        def call_with_run_flags(**values: Any) -> None:
             command(flags=pop_run_flags(names, values), **values)
 
         set_signature(
-            run_command, [*make_run_cli_parameters(names, overrides), *list_command_parameters(command, "flags")]
+            call_with_run_flags,
+            [*make_run_cli_parameters(names, overrides), *list_declared_parameters(command, "flags")],
         )
-        return run_command
+        return call_with_run_flags
 
     return decorate
 
@@ -81,7 +82,7 @@ def set_signature(command: Callable[..., None], parameters: Sequence[inspect.Par
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
 
 
-def list_command_parameters(command: Callable[..., None], left_out: str) -> list[inspect.Parameter]:
+def list_declared_parameters(command: Callable[..., None], left_out: str) -> list[inspect.Parameter]:
     """The parameters that a command declares itself, but for one, which typer does not set."""
     parameters = inspect.signature(command, eval_str=True).parameters.values()
     return [parameter.replace(kind=parameter.KEYWORD_ONLY) for parameter in parameters if parameter.name != left_out]
@@ -91,14 +92,16 @@ def make_run_cli_parameters(
     names: Sequence[str], overrides: Mapping[str, FlagCustomization]
 ) -> list[inspect.Parameter]:
     """Parameters for options of a run."""
-    return [_make_flag_parameter(get_run_options()[name], overrides.get(name, FlagCustomization())) for name in names]
+    return [
+        _make_flag_parameter(collect_run_options()[name], overrides.get(name, FlagCustomization())) for name in names
+    ]
 
 
 def pop_run_flags(names: Sequence[str], values: dict[str, Any]) -> FlagTables:
     """Take options of a run out of ``values``, by table; those that were not given are left out."""
     tables: FlagTables = {}
     for name in names:
-        option, flag = get_run_options()[name], values.pop(name, None)
+        option, flag = collect_run_options()[name], values.pop(name, None)
         if flag is not None and (value := option.value_from_flag(flag)) is not None:
             tables.setdefault(option.table, {})[name] = value
     return tables
@@ -124,7 +127,7 @@ def pop_settings(settings: type, values: dict[str, Any]) -> Any:
 
 def _make_flag_parameter(option: RunOption, override: FlagCustomization) -> inspect.Parameter:
     info = typer.Option(
-        option.declaration,
+        option.flag_declaration,
         help=override.help or option.option.help,
         show_default=override.default or option.shown_default or False,
         rich_help_panel=option.option.panel,

@@ -25,11 +25,11 @@ from macro_routing.cli.run_options import (
 from macro_routing.cli.stopping import stop_with_resume_hint
 from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.runs import RunConfig, RunResult
-from macro_routing.runs.options import get_run_options
+from macro_routing.runs.options import collect_run_options
 from macro_routing.workers.worker_settings import WorkerSettings
 
 
-@with_run_options(*get_run_options())
+@with_run_options(*collect_run_options())
 def search(
     flags: FlagTables,
     config: ConfigOption = None,

@@ -18,7 +18,7 @@ ENDED = 143
 """What they give one that was asked to end."""
 
 
-class TerminationRequest(KeyboardInterrupt):
+class SigtermInterrupt(KeyboardInterrupt):
     """A request to end (SIGTERM), as batch systems and service managers send it; all that Ctrl-C cleans up, it does."""
 
 
@@ -42,7 +42,7 @@ def show_hint_on_interrupt(hint: str | Callable[[], str]) -> Iterator[None]:
             yield
     except KeyboardInterrupt as stop:
         print(f"\nmacro: stopped; {hint if isinstance(hint, str) else hint()}", file=sys.stderr)
-        raise typer.Exit(ENDED if isinstance(stop, TerminationRequest) else INTERRUPTED) from None
+        raise typer.Exit(ENDED if isinstance(stop, SigtermInterrupt) else INTERRUPTED) from None
 
 
 @contextmanager
@@ -59,4 +59,4 @@ def _handle_termination() -> Iterator[None]:
 
 
 def _raise_termination(*_: Any) -> None:
-    raise TerminationRequest
+    raise SigtermInterrupt

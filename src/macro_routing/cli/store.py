@@ -17,7 +17,7 @@ StoreOption = Annotated[
 ]
 
 
-def _open_store(path: Path | None) -> ScoreStore:
+def _open_existing_score_store(path: Path | None) -> ScoreStore:
     path = path or default_store_path()
     if not path.is_file():
         raise MacroError(f"there is no score store at {path}")
@@ -32,7 +32,7 @@ def list_store_contents(
 
     Example: `macro store info`
     """
-    opened = _open_store(store)
+    opened = _open_existing_score_store(store)
     scopes = opened.list_score_scopes()
     size = opened.path.stat().st_size
     if as_json:
@@ -71,4 +71,4 @@ def delete_scores(
         by_task = not task or scope.get("task") == task
         return everything or (by_task and str(scope.get("numerics", "")).startswith(model or ""))
 
-    print(f"forgot {_open_store(store).delete_scopes(is_selected_scope)} outcomes")
+    print(f"forgot {_open_existing_score_store(store).delete_scopes(is_selected_scope)} outcomes")

@@ -9,18 +9,18 @@ from macro_routing.cli import study_routes
 from macro_routing.cli.group import make_command_group
 from macro_routing.cli.run_options import FlagCustomization, JsonOption, parse_names
 from macro_routing.cli.study_command import (
-    StudyInvocation,
+    StudyCommandInputs,
     make_out_option,
     open_study_folder,
     study_command,
     write_and_print_study,
 )
-from macro_routing.runs.methods import check_methods_comparable
+from macro_routing.runs.methods import check_requested_methods_comparable
 from macro_routing.studies.settings import (
     AblationSettings,
+    HyperparameterSweepSettings,
     MainTableSettings,
-    OneRouteStudySettings,
-    SweepSettings,
+    OneRouteForAllTasksSettings,
     TransferSettings,
 )
 
@@ -43,7 +43,7 @@ _METHOD_OVERRIDE = FlagCustomization(value="macro", help="Search method; one tha
     **_OVERRIDES,
     budget=FlagCustomization(help="Maximum evaluations (route × example) of each search."),
 )
-def main_table(call: StudyInvocation) -> None:
+def main_table(call: StudyCommandInputs) -> None:
     """Run every method on every model, task and seed, and gather the paper's main table with ranks and deviations.
 
     Beside it stand three more tables: whether the first method beats the standard pass over tasks (significance),
@@ -53,7 +53,7 @@ def main_table(call: StudyInvocation) -> None:
     """
     from macro_routing.studies.main_table import check_model_names_unique, find_first_searching_method, run_main_table
 
-    check_methods_comparable(call.settings.methods, call.settings.seeds)
+    check_requested_methods_comparable(call.settings.methods, call.settings.seeds)
     find_first_searching_method(call.settings.methods)
     check_model_names_unique(call.settings.models)
     # Settings of searches are MACRO's here; every method takes those it knows.
@@ -89,7 +89,7 @@ def significance(
 
 @app.command("ablation")
 @study_command("ablation", AblationSettings, *_RUN_OPTIONS, **_OVERRIDES)
-def ablation(call: StudyInvocation) -> None:
+def ablation(call: StudyCommandInputs) -> None:
     """Remove the state's factors (phase, displacement, operator context) one at a time, and validation and decoding.
 
     Each variant is a search of its own over all tasks and seeds; the difference to the whole state is measured on the
@@ -105,13 +105,13 @@ def ablation(call: StudyInvocation) -> None:
 @app.command("sweep")
 @study_command(
     "sweep",
-    SweepSettings,
+    HyperparameterSweepSettings,
     *_RUN_OPTIONS,
     "method",
     **_OVERRIDES,
     method=FlagCustomization(value="macro", help="Whose setting."),
 )
-def sweep(call: StudyInvocation) -> None:
+def sweep(call: StudyCommandInputs) -> None:
     """Search with several values of one setting, all others left alone, and compare each with the default.
 
     The paper sweeps the selection sharpness (beta) and the elite's size (elite); any setting of the method, the route
@@ -119,16 +119,16 @@ def sweep(call: StudyInvocation) -> None:
 
     Example: `macro study sweep --setting elite --values 1,4,12`
     """
-    from macro_routing.studies.sweep import find_table_of_hyperparameter, run_sweep
+    from macro_routing.studies.sweep import find_settings_table_of_hyperparameter, run_hyperparameter_sweep
 
     task = call.settings.task_names[0].task
-    find_table_of_hyperparameter(call.settings.setting, call.make_shared_run_config(task=task))
-    call.run_searches(run_sweep, f"sweep-{call.settings.setting}")
+    find_settings_table_of_hyperparameter(call.settings.setting, call.make_shared_run_config(task=task))
+    call.run_searches(run_hyperparameter_sweep, f"sweep-{call.settings.setting}")
 
 
 @app.command("transfer")
 @study_command("transfer", TransferSettings, *_RUN_OPTIONS, "method", **_OVERRIDES, method=_METHOD_OVERRIDE)
-def transfer(call: StudyInvocation) -> None:
+def transfer(call: StudyCommandInputs) -> None:
     """Search a route for every task and test each on every other task, as a heatmap of gains and losses.
 
     Entry (A, B) is A's route with B's prompts, scoring, data and baseline.
@@ -141,17 +141,17 @@ def transfer(call: StudyInvocation) -> None:
 
 
 @app.command("one-route")
-@study_command("one-route", OneRouteStudySettings, *_RUN_OPTIONS, "method", **_OVERRIDES, method=_METHOD_OVERRIDE)
-def one_route(call: StudyInvocation) -> None:
+@study_command("one-route", OneRouteForAllTasksSettings, *_RUN_OPTIONS, "method", **_OVERRIDES, method=_METHOD_OVERRIDE)
+def one_route(call: StudyCommandInputs) -> None:
     """Search one route on the pooled training examples of several tasks, and test it in and out of domain.
 
     Every example is asked and graded by its own task's rules; means over tasks are unweighted.
 
     Example: `macro study one-route --tasks category,sequence --out-of-domain arithmetic --test 100`
     """
-    from macro_routing.studies.one_route import run_one_route_study
+    from macro_routing.studies.one_route import run_one_route_for_all_tasks_study
 
-    call.run_searches(run_one_route_study)
+    call.run_searches(run_one_route_for_all_tasks_study)
 
 
 @app.command("composition")

@@ -16,9 +16,9 @@ from macro_routing.cli.console import (
     prepare_model_libraries,
     print_fields,
     print_json,
+    print_progress_message,
     print_table,
     read_toml,
-    report_progress,
 )
 from macro_routing.cli.progress import make_progress_listener
 from macro_routing.cli.run_options import (
@@ -28,7 +28,7 @@ from macro_routing.cli.run_options import (
     FlagCustomization,
     FlagTables,
     JsonOption,
-    list_command_parameters,
+    list_declared_parameters,
     make_run_cli_parameters,
     make_run_config,
     make_settings_parameters,
@@ -40,7 +40,7 @@ from macro_routing.cli.stopping import show_hint_on_interrupt
 from macro_routing.errors import SettingsError
 from macro_routing.runs.config import RunConfig
 from macro_routing.settings import check_number
-from macro_routing.studies.task_names import TaskName
+from macro_routing.studies.task_names import TaskWithAnswerMode
 
 RunStudy = Callable[["studies.StudyContext"], "studies.StudyResult"]
 
@@ -53,7 +53,7 @@ def _check_minutes_option(minutes: float | None) -> float | None:
 
 
 @dataclass(frozen=True)
-class StudyInvocation:
+class StudyCommandInputs:
     """One call of a study's command: the settings of the study, and what its runs are given."""
 
     study: str
@@ -94,7 +94,7 @@ class StudyInvocation:
         base: RunConfig,
         settings: Mapping[str, Any],
         run_study: RunStudy,
-        tasks: Sequence[TaskName],
+        tasks: Sequence[TaskWithAnswerMode],
         name: str | None = None,
     ) -> None:
         """Open the study's folder, run what is missing, write and print the result."""
@@ -118,21 +118,21 @@ def study_command(
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
-        def run_command(**values: Any) -> None:
+        def call_with_run_flags(**values: Any) -> None:
             prepare_model_libraries()
             flags = pop_run_flags(names, values)
             common = {name: values.pop(name) for name in ("config", "store", "minutes", "out", "as_json")}
             study_settings = pop_settings(settings, values) if settings else None
-            command(StudyInvocation(study, study_settings, flags, **common), **values)
+            command(StudyCommandInputs(study, study_settings, flags, **common), **values)
 
         parameters = [
             *make_run_cli_parameters(names, overrides),
-            *list_command_parameters(command, "call"),
+            *list_declared_parameters(command, "call"),
             *(make_settings_parameters(settings) if settings else []),
             *_make_common_parameters(study, overrides.get("store", FlagCustomization()).default),
         ]
-        set_signature(run_command, parameters)
-        return run_command
+        set_signature(call_with_run_flags, parameters)
+        return call_with_run_flags
 
     return decorate
 
@@ -181,11 +181,11 @@ def open_study_folder(
     return studies.StudyFolder.open_free_or_matching(Path("studies") / (name or study), study, settings)
 
 
-def _check_study_tasks(base: RunConfig, tasks: Sequence[TaskName]) -> None:
+def _check_study_tasks(base: RunConfig, tasks: Sequence[TaskWithAnswerMode]) -> None:
     """Reject a task that there is not, or that cannot be answered as asked, before anything is loaded or searched."""
     from macro_routing.runs.prepare import load_configured_task
 
-    answered: dict[tuple[str, str], TaskName] = {}
+    answered: dict[tuple[str, str], TaskWithAnswerMode] = {}
     for task in tasks:
         mode = {} if task.mode is None else {"mode": task.mode}
         config = base.with_changes(task=task.task, decoding={**base.given.get("decoding", {}), **mode})
@@ -200,7 +200,7 @@ def write_and_print_study(
 ) -> None:
     """Write a study's files and print its result."""
     command = shlex.join(["macro", *sys.argv[1:]])
-    data = studies.write_study_result(folder, result, settings, command, report_progress)
+    data = studies.write_study_result(folder, result, settings, command, print_progress_message)
     if as_json:
         print_json(data)
         return

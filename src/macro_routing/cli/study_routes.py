@@ -11,16 +11,16 @@ import typer
 from macro_routing import studies
 from macro_routing.cli.route_argument import read_route, read_route_text
 from macro_routing.cli.run_options import FlagCustomization
-from macro_routing.cli.study_command import StudyInvocation, study_command
+from macro_routing.cli.study_command import StudyCommandInputs, study_command
 from macro_routing.errors import MacroError
 from macro_routing.evaluation.decoding_settings import DecodingSettings
-from macro_routing.routes.route_file import is_route_file, parse_route_file
+from macro_routing.routes.route_file import is_route_file_text, parse_route_file
 from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.studies.settings import CostStudySettings, DepthTradeoffSettings, SideEffectsSettings
-from macro_routing.studies.task_names import TaskName, check_distinct_tasks
+from macro_routing.studies.task_names import TaskWithAnswerMode, check_distinct_tasks
 from macro_routing.tasks import MODES, list_task_names
 
-RunRouteStudy = Callable[["studies.StudyContext", "studies.RouteWithSource", Any], "studies.StudyResult"]
+RunRouteStudy = Callable[["studies.StudyContext", "studies.RouteWithSearchedTask", Any], "studies.StudyResult"]
 _KEPT_FROM_RUN = ("preset", "seed", "decoder", "loading", "data", "decoding", "units")
 """Settings of a run that its route is studied with."""
 _DEFAULT_TASK, _FIRST_SEED = "category", 1
@@ -50,7 +50,7 @@ RouteArgument = Annotated[
     **_OVERRIDES,
     test=FlagCustomization(help="Number of test examples.", value=64, default="64", minimum=2),
 )
-def logit_lens(call: StudyInvocation, route: RouteArgument) -> None:
+def logit_lens(call: StudyCommandInputs, route: RouteArgument) -> None:
     """Read the correct answer's first token after every executed step, in the standard pass and on the route.
 
     The state after a step is read through the model's own norm and head; the standard pass's reasoning is held fixed in
@@ -64,7 +64,7 @@ def logit_lens(call: StudyInvocation, route: RouteArgument) -> None:
 
 
 @study_command("cost", CostStudySettings, *_RUN_OPTIONS, **_OVERRIDES)
-def cost(call: StudyInvocation, route: RouteArgument) -> None:
+def cost(call: StudyCommandInputs, route: RouteArgument) -> None:
     """Measure time per item and peak memory of a route beside the standard pass, on this engine.
 
     Both answer the same items in turns; time per token stands beside time per item, since a route that generates less
@@ -72,13 +72,13 @@ def cost(call: StudyInvocation, route: RouteArgument) -> None:
 
     Example: `macro study cost 'L0-L17 L17 RJ' --tasks category,sequence`
     """
-    from macro_routing.studies.cost import run_cost
+    from macro_routing.studies.cost import run_route_cost_study
 
-    _run_route_study(call, route, run_cost)
+    _run_route_study(call, route, run_route_cost_study)
 
 
 @study_command("explain", None, *("task", *_RUN_OPTIONS, "test"), **_OVERRIDES)
-def explain(call: StudyInvocation, route: RouteArgument) -> None:
+def explain(call: StudyCommandInputs, route: RouteArgument) -> None:
     """Drop each of a route's deviations in turn and measure what it was worth.
 
     Says also which examples the route fixes and breaks, and how much of a gain is fewer answers truncated by a budget.
@@ -91,7 +91,7 @@ def explain(call: StudyInvocation, route: RouteArgument) -> None:
 
 
 @study_command("side-effects", SideEffectsSettings, *_RUN_OPTIONS, "test", **_OVERRIDES)
-def side_effects(call: StudyInvocation, route: RouteArgument) -> None:
+def side_effects(call: StudyCommandInputs, route: RouteArgument) -> None:
     """Score a route on tasks it was not searched for, and on plain text, to see what got worse.
 
     Every difference to the standard pass has an interval; perplexity is of a text file, or of the tasks' own questions.
@@ -112,7 +112,7 @@ def side_effects(call: StudyInvocation, route: RouteArgument) -> None:
     "depth-tradeoff", DepthTradeoffSettings, *("test", "data_dir", "dtype", "device", "quantization"), **_OVERRIDES
 )
 def depth_tradeoff(
-    call: StudyInvocation,
+    call: StudyCommandInputs,
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run of --method guided or macro.")],
 ) -> None:
     """Decode a finished search's policy within several limits on the depth: accuracy against cost, from one fit.
@@ -131,7 +131,7 @@ def depth_tradeoff(
     )
 
 
-def _run_route_study(call: StudyInvocation, argument: str, run_study: RunRouteStudy) -> None:
+def _run_route_study(call: StudyCommandInputs, argument: str, run_study: RunRouteStudy) -> None:
     """Find out what the route brings with it, load its model, and run the study of it."""
     _reject_mistyped_folder(argument)
     from_route = read_search_settings_of_route(argument)
@@ -141,7 +141,7 @@ def _run_route_study(call: StudyInvocation, argument: str, run_study: RunRouteSt
     mode = known["decoding"].pop("mode", None)
     task_flag, mode_flag = call.flags.get("", {}).get("task"), call.flags.get("decoding", {}).get("mode")
     is_own = task_flag is None and mode_flag is None and mode in MODES
-    task = TaskName(known["task"], mode) if is_own else TaskName.parse(task_flag or known["task"])
+    task = TaskWithAnswerMode(known["task"], mode) if is_own else TaskWithAnswerMode.parse(task_flag or known["task"])
     if from_route and task_flag is None:
         _check_task_known(argument, task.task)
     settings, tasks = call.settings, tuple(getattr(call.settings, "task_names", ()))
@@ -152,9 +152,9 @@ def _run_route_study(call: StudyInvocation, argument: str, run_study: RunRouteSt
     base = call.make_shared_run_config(known, task=task.task)
 
     def run_study_on_route(context: "studies.StudyContext") -> "studies.StudyResult":
-        route = read_route(argument, context.frozen)
+        route = read_route(argument, context.frozen_model)
         return run_study(
-            context, studies.RouteWithSource(route, task, base.seed, has_source=bool(from_route)), settings
+            context, studies.RouteWithSearchedTask(route, task, base.seed, has_source=bool(from_route)), settings
         )
 
     about_route = {"route": _make_absolute(argument), "task": task.name_with_absolute_path, "seed": base.seed}
@@ -173,7 +173,7 @@ def read_search_settings_of_route(argument: str) -> dict[str, Any]:
     except (ValueError, KeyError, TypeError):
         raise MacroError(f"{header} is damaged; name the route file in that folder, or the route, instead") from None
     text = read_route_text(argument)
-    if not is_route_file(text):
+    if not is_route_file_text(text):
         return {}
     file = parse_route_file(text.lstrip("\ufeff"))
     fields = {field.name for field in dataclasses.fields(DecodingSettings)}
@@ -187,7 +187,9 @@ def read_search_settings_of_route(argument: str) -> dict[str, Any]:
     }
 
 
-def use_searched_answer_mode(tasks: Sequence[TaskName], own: TaskName) -> tuple[TaskName, ...]:
+def use_searched_answer_mode(
+    tasks: Sequence[TaskWithAnswerMode], own: TaskWithAnswerMode
+) -> tuple[TaskWithAnswerMode, ...]:
     """Where the route's own task is named without a way to answer, the way it was searched with."""
     plain = dataclasses.replace(own, mode=None).name_with_absolute_path
     named = tuple(own if task.name_with_absolute_path == plain else task for task in tasks)

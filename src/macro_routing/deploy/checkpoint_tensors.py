@@ -28,7 +28,7 @@ class StoredTensor:
     dtype: str
 
     @property
-    def size(self) -> int:
+    def size_bytes(self) -> int:
         """Size in bytes."""
         return math.prod(self.shape, start=_BYTES_PER_VALUE[self.dtype])
 

@@ -10,7 +10,7 @@ from macro_routing.errors import ExportError
 from macro_routing.files import atomic_output, describe_os_error
 from macro_routing.models.catalog import BUILT_IN_MODELS, MessageCallback, ignore_message
 from macro_routing.models.frozen import LoadOptions, ModelMetadata, read_model_metadata
-from macro_routing.models.support import check_supported
+from macro_routing.models.support import check_model_can_be_routed
 from macro_routing.routes.route import Route
 
 _COMPANION_FILES = (
@@ -27,7 +27,7 @@ def open_exportable_model(
 ) -> ModelMetadata:
     """Open a model that can be routed and whose weights can be read."""
     base = read_model_metadata(name, LoadOptions(revision=revision), report)
-    check_supported(base.config)
+    check_model_can_be_routed(base.config)
     list_checkpoint_tensors(base.folder)
     return base
 

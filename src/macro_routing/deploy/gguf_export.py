@@ -31,7 +31,7 @@ def write_gguf(base: ModelMetadata, route: Route, evidence: RouteFile | None, ou
         raise ExportError("gguf is not installed; --to gguf needs it: pip install 'macro-routing[models]'")
     blocks = list(_list_tensors_to_export(base, route))
     tokenizer = load_tokenizer(base.folder, base.name, LoadOptions())
-    with open_export_output(out, sum(block.size for block in blocks)) as path:
+    with open_export_output(out, sum(block.size_bytes for block in blocks)) as path:
         writer = _write_gguf_metadata(base, route, evidence, path)
         _write_tokenizer(writer, tokenizer, base.config.vocab_size)
         _write_tensors(writer, blocks, base.config)
@@ -153,13 +153,13 @@ class _GgufTensor:
     tensor: StoredTensor
 
     @property
-    def precision(self) -> str:
+    def gguf_dtype(self) -> str:
         """Vectors are always float32, as llama.cpp requires."""
         return "F32" if len(self.tensor.shape) == 1 else self.tensor.dtype
 
     @property
-    def size(self) -> int:
-        return math.prod(self.tensor.shape, start=4 if self.precision == "F32" else 2)
+    def size_bytes(self) -> int:
+        return math.prod(self.tensor.shape, start=4 if self.gguf_dtype == "F32" else 2)
 
 
 def _list_tensors_to_export(base: ModelMetadata, route: Route) -> Iterator[_GgufTensor]:
@@ -185,13 +185,15 @@ def _write_tensors(writer: Any, blocks: list[_GgufTensor], config: Any) -> None:
 
     kinds = gguf.GGMLQuantizationType
     file_types = {"F32": "ALL_F32", "F16": "MOSTLY_F16", "BF16": "MOSTLY_BF16"}
-    precision = max(blocks, key=lambda block: block.size).precision
+    precision = max(blocks, key=lambda block: block.size_bytes).gguf_dtype
     writer.add_file_type(int(gguf.LlamaFileType[file_types[precision]]))
     rope_factors = _compute_llama3_rope_factors(config)
     for factors in rope_factors:
         writer.add_tensor_info("rope_freqs.weight", factors.shape, factors.dtype, factors.nbytes, kinds.F32)
     for block in blocks:
-        writer.add_tensor_info(block.name, block.tensor.shape, np.dtype(np.float32), block.size, kinds[block.precision])
+        writer.add_tensor_info(
+            block.name, block.tensor.shape, np.dtype(np.float32), block.size_bytes, kinds[block.gguf_dtype]
+        )
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
@@ -210,7 +212,7 @@ def _convert_tensor_for_gguf(block: _GgufTensor, config: Any) -> Any:
             # llama.cpp rotates neighbours, transformers rotates the two halves of a head.
             halves = values.reshape(count, 2, values.shape[0] // count // 2, *values.shape[1:])
             values = halves.transpose(1, 2).reshape(values.shape)
-    if block.precision == "F32":
+    if block.gguf_dtype == "F32":
         return values.float().contiguous().numpy()
     # numpy has no bfloat16; the raw bits are written.
     return values.contiguous().view(torch.int16).numpy()

@@ -26,7 +26,7 @@ def write_hf_checkpoint(
     if get_text_config(base.config) is not base.config:
         raise ExportError(f"{base.name} is not a pure text model, which --to hf requires; use --to routed")
     tensors = list(unroll_tensors(list_copyable_tensors(base.folder), route))
-    with open_export_output(out, sum(tensor.size for tensor in tensors)) as folder:
+    with open_export_output(out, sum(tensor.size_bytes for tensor in tensors)) as folder:
         folder.mkdir()
         copy_companion_files(base, folder)
         config = make_config_with_entry_per_step(base.config, route)

@@ -11,8 +11,8 @@ from lm_eval.models.huggingface import HFLM
 
 from macro_routing.deploy.route_loading import load_route
 from macro_routing.errors import ModelError
-from macro_routing.models.catalog import locate_model
-from macro_routing.models.decoder import count_layers
+from macro_routing.models.catalog import fetch_model_folder
+from macro_routing.models.decoder import count_model_layers
 from macro_routing.models.routing import apply_route
 from macro_routing.routes.notation import parse_route
 from macro_routing.routes.route import Route
@@ -46,7 +46,7 @@ class RoutedHFLM(HFLM):  # type: ignore[misc]  # the harness has no types
             raise ModelError("delta changes the weights a route was found on; merge it, save the result and use that")
         self._route_arguments = (str(route), any_model, allow_untested)
         self._requested_name = pretrained
-        folder = locate_model(pretrained, revision=arguments.get("revision"))
+        folder = fetch_model_folder(pretrained, revision=arguments.get("revision"))
         super().__init__(pretrained=str(folder), **arguments)
 
     def _create_model(self, *args: Any, **kwargs: Any) -> None:
@@ -73,4 +73,4 @@ def _read_route(text: str, model: Any, *, any_model: bool) -> Route:
     path = path / _ROUTE_FILE if (path / _ROUTE_FILE).is_file() else path
     if path.is_file() or path.suffix == ".json":  # a mistyped file name gets its own error
         return load_route(path, model, any_model=any_model)
-    return parse_route(text, count_layers(model))
+    return parse_route(text, count_model_layers(model))

@@ -7,7 +7,7 @@ from typing import Any
 
 from macro_routing.errors import NotationError
 from macro_routing.models.compatibility import IdentifiedModel, check_route_file_fits_model
-from macro_routing.models.decoder import count_layers
+from macro_routing.models.decoder import count_model_layers
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.identity import (
     compute_numerics_id,
@@ -16,7 +16,7 @@ from macro_routing.models.identity import (
     digest_model_files,
 )
 from macro_routing.routes.route import Route
-from macro_routing.routes.route_file import RouteFile, is_route_file, parse_route_file
+from macro_routing.routes.route_file import RouteFile, is_route_file_text, parse_route_file
 
 
 def load_route(path: str | Path, model: Any, *, any_model: bool = False) -> Route:
@@ -36,7 +36,7 @@ def read_route_file(path: str | Path) -> RouteFile:
         text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         raise NotationError(f"cannot read the route file {path}: {error}") from None
-    if not is_route_file(text):
+    if not is_route_file_text(text):
         raise NotationError(
             f"{path} is not a route file, or its beginning is missing; a run's route.json is one,"
             " and parse_route(text, layers) parses routes in other notations"
@@ -67,7 +67,7 @@ class _TransformersModelIdentity:
 def _identify_model(model: Any) -> IdentifiedModel:
     if isinstance(model, FrozenModel):
         return model
-    layers = count_layers(model)
+    layers = count_model_layers(model)
     folder = _find_loaded_model_folder(model)
     if folder is None:
         name, tokenizer, sources = "the model in memory", None, digest_loaded_weights(model)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from macro_routing.errors import ModelError, RouteError, suggest_name
-from macro_routing.models.decoder import count_layers
+from macro_routing.models.decoder import count_model_layers
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.routing import apply_route
 from macro_routing.routes.route import Route
@@ -33,12 +33,12 @@ class RoutedModel:
         if STANDARD in routes:
             raise RouteError(f"{STANDARD!r} is the name of the standard pass; give the route another name")
         # The standard pass is a copy too, since the guard below must not be left on the caller's model.
-        all_routes = {STANDARD: Route.standard(count_layers(model)), **routes}
+        all_routes = {STANDARD: Route.standard(count_model_layers(model)), **routes}
         self._models = {
             name: apply_route(model, route, allow_untested=allow_untested) for name, route in all_routes.items()
         }
         for name, routed in self._models.items():
-            routed.register_forward_pre_hook(partial(_check_cache_filled_on_route, name), with_kwargs=True)
+            routed.register_forward_pre_hook(partial(_check_cache_from_same_route, name), with_kwargs=True)
             routed.register_forward_hook(partial(_mark_cache_route, name))
 
     @property
@@ -84,7 +84,7 @@ class RoutedModel:
 # so a cache carries the name of the route that filled it.
 
 
-def _check_cache_filled_on_route(name: str, _model: Any, _args: Any, kwargs: dict[str, Any]) -> None:
+def _check_cache_from_same_route(name: str, _model: Any, _args: Any, kwargs: dict[str, Any]) -> None:
     cache = kwargs.get("past_key_values")
     owner = getattr(cache, "macro_route_name", name)
     if owner != name:

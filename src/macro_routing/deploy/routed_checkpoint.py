@@ -107,7 +107,7 @@ def _load_routed_model(name: str, config: Any, arguments: dict[str, Any]) -> Any
     text, layers = getattr(config, "macro_route", None), getattr(config, "macro_layers", None)
     if not isinstance(text, str) or not isinstance(layers, int):
         raise ModelError("the checkpoint is damaged: its config.json has no macro_route and macro_layers")
-    route = parse_program(text).expand(layers)
+    route = parse_program(text).to_route(layers)
     base = _find_base_folder(name, arguments.get("revision"), config)
     if read_model_metadata(str(base), LoadOptions()).weights_id != getattr(config, "macro_weights_id", None):
         raise ModelError(f"the base model in {base} is not the one this route was found on; export the route again")
@@ -124,14 +124,14 @@ def _load_routed_model(name: str, config: Any, arguments: dict[str, Any]) -> Any
 
 def _find_base_folder(name: str, revision: str | None, config: Any) -> Path:
     """Find the base model: a folder inside the checkpoint, or a commit on the hub."""
-    from macro_routing.models.catalog import locate_model
+    from macro_routing.models.catalog import fetch_model_folder
 
     base = getattr(config, "macro_base", None)
     base = base if isinstance(base, dict) else {}
     subfolder, hub, commit = (str(base.get(key, "")) for key in ("folder", "hub", "revision"))
     if re.fullmatch(r"[\w-]+/[\w.-]+", hub) and re.fullmatch(r"[0-9a-f]{40}", commit) and not Path(hub).exists():
-        return locate_model(hub, revision=commit)
-    folder = Path(name) if Path(name).is_dir() else locate_model(name, revision=revision)
+        return fetch_model_folder(hub, revision=commit)
+    folder = Path(name) if Path(name).is_dir() else fetch_model_folder(name, revision=revision)
     base_folder = folder / subfolder
     if not re.fullmatch(r"\w[\w-]*", subfolder) or not base_folder.resolve().is_relative_to(folder.resolve()):
         raise ModelError(

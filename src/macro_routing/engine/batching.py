@@ -51,7 +51,7 @@ def compute_position_ids(mask: torch.Tensor) -> torch.Tensor:
     return (mask.cumsum(-1) - 1).clamp(min=0)
 
 
-def choose_shared_prefix_length(prompts: Sequence[Tokens], window: int | None = None) -> int:
+def choose_shared_prompt_prefix_length(prompts: Sequence[Tokens], window: int | None = None) -> int:
     """The number of tokens that all prompts start with, if computing them once is faster; else 0.
 
     Every prompt keeps at least one token of its own. With a sliding window, padding must not stand between the prefix

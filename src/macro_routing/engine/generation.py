@@ -1,8 +1,9 @@
 """Greedy generation in batches, in one or several stages, for example reasoning and then the answer.
 
-``generate_stages`` is the plain form: one model or route at a time. Finished rows stay until their batch is done, and
-each stage starts again with a longer prompt. The faster decoders are tested against it. They decode all stages in one
-loop; ``StagedSequenceDecoder`` is the state of one sequence there. It can stop a text that repeats itself exactly.
+``generate_reasoning_then_answer`` is the plain form: one model or route at a time. Finished rows stay until their batch
+is done, and each stage starts again with a longer prompt. The faster decoders are tested against it. They decode all
+stages in one loop; ``SequenceStageTracker`` is the state of one sequence there. It can stop a text that repeats itself
+exactly.
 """
 
 from collections import deque
@@ -79,7 +80,9 @@ def group_indices_by_route(routes: Sequence[Route]) -> dict[Route, list[int]]:
     return indices
 
 
-def generate_stages(model: Any, prompts: Sequence[Tokens], stages: Sequence[DecodingStage]) -> list[StageTexts]:
+def generate_reasoning_then_answer(
+    model: Any, prompts: Sequence[Tokens], stages: Sequence[DecodingStage]
+) -> list[StageTexts]:
     """The texts of all stages after each prompt, stage by stage."""
     answers: list[StageTexts] = [()] * len(prompts)
     for stage in stages:
@@ -134,7 +137,7 @@ def _generate_batch(model: Any, end_tokens: Collection[int], max_tokens: int, pr
 # --- one sequence in stages ---------------------------------------------------------------------------------------
 
 
-class StagedSequenceDecoder:
+class SequenceStageTracker:
     """Takes the predicted tokens of one sequence and returns the tokens to feed."""
 
     def __init__(self, request: GenerationRequest) -> None:
@@ -146,11 +149,11 @@ class StagedSequenceDecoder:
         self._stopped = False
 
     @property
-    def stage_texts(self) -> StageTexts:
+    def generated_texts_by_stage(self) -> StageTexts:
         """The texts of the finished stages; fewer than stages if a loop ended the sequence."""
         return tuple(self._texts)
 
-    def step(self, token: int) -> int | None:
+    def advance_by_token(self, token: int) -> int | None:
         """Take the predicted ``token`` and return the next input token; None when the sequence is finished."""
         if self._stopped or len(self._texts) == len(self._stages):
             return None
@@ -184,7 +187,7 @@ class StagedSequenceDecoder:
             return None
         self._forced = deque([token, *forced] if text.truncated else forced)
         # Without forced tokens the next stage starts with the token that ended this one.
-        return self._forced.popleft() if self._forced else self.step(token)
+        return self._forced.popleft() if self._forced else self.advance_by_token(token)
 
 
 def find_loop_period(tokens: Sequence[int]) -> int | None:

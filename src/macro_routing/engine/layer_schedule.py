@@ -79,7 +79,7 @@ class _LayerOrderProgress:
         for index, order in enumerate(orders):
             self.waiting.setdefault(order[0], []).append(index)
 
-    def advance_routes_at_layer(self, layer: int) -> list[int]:
+    def advance_cursors_past_layer(self, layer: int) -> list[int]:
         """Advance all orders that need ``layer`` next; their indices, in ascending order."""
         indices = sorted(self.waiting.pop(layer))
         for index in indices:
@@ -108,18 +108,18 @@ def schedule_layer_calls(
     routes: Sequence[Route], merge_orders: Callable[[_LayerOrders], list[int]] = merge_layer_orders
 ) -> LayerSchedule:
     """Layer calls that take every route through all its steps, in order."""
-    steps = [_schedule_route_steps(index, route) for index, route in enumerate(routes)]
+    steps = [_schedule_single_route_steps(index, route) for index, route in enumerate(routes)]
     orders = [[step.layer for step in route.steps] for route in routes]
     progress = _LayerOrderProgress(orders)
     calls = []
     for layer in merge_orders(orders):
-        indices = progress.advance_routes_at_layer(layer)
+        indices = progress.advance_cursors_past_layer(layer)
         calls.append(LayerCall(layer, tuple(steps[index][progress.done[index] - 1] for index in indices)))
     kept = max((route_step.keep_slot + 1 for route_steps in steps for route_step in route_steps), default=0)
     return LayerSchedule(tuple(calls), kept)
 
 
-def _schedule_route_steps(index: int, route: Route) -> list[RouteStep]:
+def _schedule_single_route_steps(index: int, route: Route) -> list[RouteStep]:
     """The steps of one route, with the slots in which states are kept for its adds."""
     # h_{t-b} before step number t + 1 is the state after step number t - b; numbers here count from 0.
     sources = {number: number - step.add.back - 1 for number, step in enumerate(route.steps) if step.add}
@@ -143,7 +143,7 @@ def _merge_layer_orders_by_sweeps(orders: _LayerOrders, min_move: float) -> list
     while progress.waiting:
         lowest = merged[-1] + min_move if merged else 0
         merged.append(min([layer for layer in progress.waiting if layer >= lowest] or progress.waiting))
-        progress.advance_routes_at_layer(merged[-1])
+        progress.advance_cursors_past_layer(merged[-1])
     return merged
 
 
@@ -162,10 +162,10 @@ def _merge_orders_by_beam_search(orders: _LayerOrders) -> list[int]:
                     at + (at < len(order) and order[at] == layer) for order, at in zip(orders, done, strict=True)
                 )
                 extended.setdefault(after, [*merged, layer])
-        best = sorted(extended, key=lambda done: _sum_squared_remaining_steps(orders, done))[:_BEAM_WIDTH]
+        best = sorted(extended, key=lambda done: _sum_squared_remaining_route_steps(orders, done))[:_BEAM_WIDTH]
         beam = {done: extended[done] for done in best}
 
 
-def _sum_squared_remaining_steps(orders: _LayerOrders, done: Sequence[int]) -> int:
+def _sum_squared_remaining_route_steps(orders: _LayerOrders, done: Sequence[int]) -> int:
     # Squared, so that no order is left far behind and finishes alone.
     return sum((len(order) - at) ** 2 for order, at in zip(orders, done, strict=True))

@@ -15,10 +15,10 @@ import torch
 from macro_routing.engine.batching import Tokens, compute_position_ids, pad_left, run_in_batches
 from macro_routing.engine.prefix_tree import plan_prefix_trees
 from macro_routing.engine.shared_forward import (
+    ForwardTokenChunk,
     HiddenStates,
     PrefixTreeForward,
     RoutePerRowForward,
-    TokenSegment,
     split_prompts_at_common_prefix,
 )
 from macro_routing.models.hidden_states import apply_lm_head
@@ -43,14 +43,16 @@ class ChoiceItem:
     choices: tuple[Tokens, ...]
 
     @property
-    def num_cached_tokens(self) -> int:
+    def num_required_cache_tokens(self) -> int:
         """Tokens in memory: the prompt is cached once per choice."""
         return (len(self.prompt) + max(map(len, self.choices))) * len(self.choices)
 
 
 def score_choices(model: Any, items: Sequence[ChoiceItem], *, max_tokens: int = 8192) -> list[list[float]]:
     """The log-probability of every choice of every item, summed over its tokens; ``model`` may be routed."""
-    return run_in_batches(partial(_score_batch, model), items, [item.num_cached_tokens for item in items], max_tokens)
+    return run_in_batches(
+        partial(_score_batch, model), items, [item.num_required_cache_tokens for item in items], max_tokens
+    )
 
 
 def score_choices_for_routes(
@@ -63,7 +65,7 @@ def score_choices_for_routes(
 ) -> dict[Route, list[list[float]]]:
     """``score_choices`` of every different route of ``model``, which is not routed itself."""
     score_batch = partial(_score_batch_for_routes, model, routes, hidden_state_bytes)
-    rows = run_in_batches(score_batch, items, [item.num_cached_tokens for item in items], max_tokens)
+    rows = run_in_batches(score_batch, items, [item.num_required_cache_tokens for item in items], max_tokens)
     return {route: [row[route] for row in rows] for route in routes}
 
 
@@ -72,7 +74,7 @@ def score_choices_for_pairs(
 ) -> list[list[float]]:
     """``score_choices`` of each pair's route on its item, with different routes in one batch."""
     max_tokens = max_tokens or MAX_PAIR_TOKENS.get(model.device.type, MAX_PAIR_TOKENS["cpu"])
-    lengths = [item.num_cached_tokens for _, item in pairs]
+    lengths = [item.num_required_cache_tokens for _, item in pairs]
     return run_in_batches(partial(_score_batch_of_pairs, model), pairs, lengths, max_tokens)
 
 
@@ -95,7 +97,7 @@ class ChoiceBatch:
     target_mask: torch.Tensor
 
     @classmethod
-    def from_items(cls, items: Sequence[ChoiceItem], device: Any) -> "ChoiceBatch":
+    def from_choice_items(cls, items: Sequence[ChoiceItem], device: Any) -> "ChoiceBatch":
         """Pad and index the items."""
         prompt_ids, prompt_mask = pad_left([item.prompt for item in items], device)
         choices = [choice for item in items for choice in item.choices]
@@ -160,7 +162,7 @@ def _compute_row_logsumexps(logits: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 def _score_batch(model: Any, items: list[ChoiceItem]) -> list[list[float]]:
-    batch = ChoiceBatch.from_items(items, model.device)
+    batch = ChoiceBatch.from_choice_items(items, model.device)
     output = model(
         batch.prompt_ids,
         attention_mask=batch.prompt_mask,
@@ -185,9 +187,9 @@ def _score_batch(model: Any, items: list[ChoiceItem]) -> list[list[float]]:
 def _score_batch_for_routes(
     model: Any, routes: Sequence[Route], hidden_state_bytes: int, items: list[ChoiceItem]
 ) -> list[dict[Route, list[float]]]:
-    batch = ChoiceBatch.from_items(items, model.device)
+    batch = ChoiceBatch.from_choice_items(items, model.device)
     new_tokens = batch.input_ids.shape[-1] if batch.long_choices else 0
-    segments = _add_choice_segment(
+    segments = _add_long_choices_segment(
         split_prompts_at_common_prefix(model, [item.prompt for item in items], new_tokens), batch
     )
     forward = PrefixTreeForward(model, segments)
@@ -201,19 +203,19 @@ def _score_batch_for_routes(
 
 @torch.no_grad()
 def _score_batch_of_pairs(model: Any, pairs: Sequence[tuple[Route, ChoiceItem]]) -> list[list[float]]:
-    batch = ChoiceBatch.from_items([item for _, item in pairs], model.device)
-    segments = _add_choice_segment([TokenSegment(batch.prompt_ids, batch.prompt_mask)], batch)
+    batch = ChoiceBatch.from_choice_items([item for _, item in pairs], model.device)
+    segments = _add_long_choices_segment([ForwardTokenChunk(batch.prompt_ids, batch.prompt_mask)], batch)
     return _score_choices_from_states(
         model, batch, RoutePerRowForward(model, segments).compute_final_hidden_states([route for route, _ in pairs])
     )
 
 
-def _add_choice_segment(segments: list[TokenSegment], batch: ChoiceBatch) -> list[TokenSegment]:
+def _add_long_choices_segment(segments: list[ForwardTokenChunk], batch: ChoiceBatch) -> list[ForwardTokenChunk]:
     """The prompts' segments, and one for the long choices where there are any."""
     if not batch.long_choices:
         return segments
     mask = torch.cat([segments[-1].mask[batch.item_index_per_long_choice], batch.target_mask], dim=1)
-    return [*segments, TokenSegment(batch.input_ids, mask, batch.item_index_per_long_choice)]
+    return [*segments, ForwardTokenChunk(batch.input_ids, mask, batch.item_index_per_long_choice)]
 
 
 def _score_choices_from_states(model: Any, batch: ChoiceBatch, states: HiddenStates) -> list[list[float]]:

@@ -97,7 +97,7 @@ def plan_prefix_trees(routes: Sequence[Route], max_states: int) -> list[PrefixTr
 
     Routes are grouped in the order of their steps, so that those which share most stay together.
     """
-    ordered = sorted(dict.fromkeys(routes), key=route_sort_key)
+    ordered = sorted(dict.fromkeys(routes), key=prefix_sharing_sort_key)
     plan = _plan_prefix_tree_cached(tuple(ordered))
     if plan.max_live_states <= max_states or len(ordered) == 1:
         return [plan]
@@ -109,7 +109,7 @@ _plan_prefix_tree_cached = lru_cache(maxsize=16)(plan_prefix_tree)
 """The same routes run on batch after batch."""
 
 
-def route_sort_key(route: Route) -> list[tuple[int, int, float]]:
+def prefix_sharing_sort_key(route: Route) -> list[tuple[int, int, float]]:
     """Orders routes by their steps, so that routes with a common prefix are neighbours."""
     return [
         (step.layer, step.add.back if step.add else 0, step.add.coefficient if step.add else 0.0)

@@ -18,7 +18,7 @@ from macro_routing.engine.batching import Tokens, run_in_batches
 from macro_routing.engine.fused.support import kernels_support_stages
 from macro_routing.engine.generation import (
     GenerationRequest,
-    StagedSequenceDecoder,
+    SequenceStageTracker,
     StageTexts,
     group_indices_by_route,
     make_next_stage_prompt,
@@ -52,7 +52,7 @@ def generate_for_routes(
         texts = generate_eager(model, routes, prompts, request)
     pairs = [(route, prompt) for route in texts for prompt in prompts]
     rows = iter(
-        _decode_stages_after_repetition_loops(
+        _decode_remaining_stages_after_loops(
             model, pairs, [row for rows in texts.values() for row in rows], request, fused
         )
     )
@@ -63,12 +63,12 @@ def generate_for_pairs(
     model: Any, pairs: _Pairs, request: GenerationRequest, fused: FusedDecoder | None = None
 ) -> list[StageTexts]:
     """The texts of each pair's route after its prompt; the fused decoder runs different routes in one batch."""
-    return _decode_stages_after_repetition_loops(
-        model, pairs, _decode_pairs(model, pairs, request, fused), request, fused
+    return _decode_remaining_stages_after_loops(
+        model, pairs, _generate_for_route_prompt_pairs(model, pairs, request, fused), request, fused
     )
 
 
-def _decode_pairs(
+def _generate_for_route_prompt_pairs(
     model: Any, pairs: _Pairs, request: GenerationRequest, fused: FusedDecoder | None
 ) -> list[StageTexts]:
     if fused is not None and kernels_support_stages(request.stages):
@@ -81,7 +81,7 @@ def _decode_pairs(
     return texts
 
 
-def _decode_stages_after_repetition_loops(
+def _decode_remaining_stages_after_loops(
     model: Any, pairs: _Pairs, texts: list[StageTexts], request: GenerationRequest, fused: FusedDecoder | None
 ) -> list[StageTexts]:
     """``texts`` with the later stages of sequences that a loop stopped, decoded from the prompts that they led to."""
@@ -89,7 +89,9 @@ def _decode_stages_after_repetition_loops(
         stopped = [index for index, row in enumerate(texts) if len(row) == done]
         if stopped:
             extended = [(pairs[n][0], make_next_stage_prompt(pairs[n][1], texts[n], request.stages)) for n in stopped]
-            rest = _decode_pairs(model, extended, replace(request, stages=request.stages[done:]), fused)
+            rest = _generate_for_route_prompt_pairs(
+                model, extended, replace(request, stages=request.stages[done:]), fused
+            )
             for index, row in zip(stopped, rest, strict=True):
                 texts[index] += row
     return texts
@@ -123,15 +125,15 @@ def _generate_batch(
         # Other routes need these cache layers unchanged: growing or selecting makes new tensors.
         cache_layers = [copy.copy(layer) for layer in finished.cache_layers]
         routed = model if route.is_standard else apply_route(model, route, allow_untested=True)
-        decoders = [StagedSequenceDecoder(request) for _ in prompts]
+        decoders = [SequenceStageTracker(request) for _ in prompts]
         _decode_until_finished(routed, cache_layers, segments[-1].mask, logits.argmax(-1).tolist(), decoders)
         for row, decoder in zip(texts, decoders, strict=True):
-            row[route] = decoder.stage_texts
+            row[route] = decoder.generated_texts_by_stage
     return texts
 
 
 def _decode_until_finished(
-    model: Any, cache_layers: list[Any], mask: torch.Tensor, tokens: list[int], decoders: list[StagedSequenceDecoder]
+    model: Any, cache_layers: list[Any], mask: torch.Tensor, tokens: list[int], decoders: list[SequenceStageTracker]
 ) -> None:
     """Decode until all rows are finished; ``tokens`` are the predictions after the prompts."""
     from transformers import DynamicCache
@@ -140,7 +142,7 @@ def _decode_until_finished(
     cache.layers = cache_layers
     positions = mask.sum(dim=1)
     while True:
-        inputs = [decoder.step(token) for decoder, token in zip(decoders, tokens, strict=True)]
+        inputs = [decoder.advance_by_token(token) for decoder, token in zip(decoders, tokens, strict=True)]
         running = [row for row, token in enumerate(inputs) if token is not None]
         if not running:
             return

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from macro_routing.engine.batching import Tokens, choose_shared_prefix_length, compute_position_ids, pad_left
+from macro_routing.engine.batching import Tokens, choose_shared_prompt_prefix_length, compute_position_ids, pad_left
 from macro_routing.engine.layer_schedule import (
     NONE,
     LayerCall,
@@ -29,7 +29,7 @@ from macro_routing.engine.layer_schedule import (
 )
 from macro_routing.engine.prefix_tree import EMBEDDINGS, LayerApplication, PrefixTreePlan
 from macro_routing.models.decoder import get_decoder
-from macro_routing.models.hidden_states import LayerInputs, compute_layer_inputs
+from macro_routing.models.hidden_states import LayerInputs, compute_layer_keyword_arguments
 from macro_routing.models.routing import add_hidden_state
 from macro_routing.routes.route import Route
 
@@ -39,7 +39,7 @@ _Indices = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class TokenSegment:
+class ForwardTokenChunk:
     """Tokens that are fed together."""
 
     ids: torch.Tensor
@@ -64,7 +64,7 @@ class RouteForwardResult:
 class LayerByLayerForward:
     """A forward pass over segments, layer by layer; each layer call has a cache layer of its own."""
 
-    def __init__(self, model: Any, segments: Sequence[TokenSegment]) -> None:
+    def __init__(self, model: Any, segments: Sequence[ForwardTokenChunk]) -> None:
         """Compute the arguments of every layer for each segment."""
         from transformers import DynamicCache
 
@@ -128,7 +128,7 @@ class PrefixTreeForward(LayerByLayerForward):
                 earlier = states[application.added_state][index]
                 hidden = add_hidden_state(hidden, earlier.to(hidden.device), application.add.coefficient)
             if segment.parents is not None:
-                select_cache_rows(cache_layer, segment.parents)
+                copy_parent_cache_rows(cache_layer, segment.parents)
             arguments = inputs.arguments[application.layer]
             outputs.append(self._call_layer(application.layer, hidden, arguments, inputs.cache_name))
         self._clear_cache_layer(application.layer)
@@ -138,7 +138,7 @@ class PrefixTreeForward(LayerByLayerForward):
 class RoutePerRowForward(LayerByLayerForward):
     """The forward pass over some segments; rows of the first segment have routes, later rows follow their parents."""
 
-    def __init__(self, model: Any, segments: Sequence[TokenSegment]) -> None:
+    def __init__(self, model: Any, segments: Sequence[ForwardTokenChunk]) -> None:
         """Find the row of the first segment that each row follows."""
         super().__init__(model, segments)
         # Copied to the host once, so that no layer call waits for the device.
@@ -174,7 +174,7 @@ class RoutePerRowForward(LayerByLayerForward):
             if parent_rows is not None:
                 # The cached rows are in ascending order, so a binary search finds each parent among them.
                 cached_rows = np.searchsorted(parent_rows, self._parents[index][rows])
-                select_cache_rows(cache_layer, _to_device(cached_rows, device))
+                copy_parent_cache_rows(cache_layer, _to_device(cached_rows, device))
             device_rows = _to_device(rows, device)
             steps = [call.steps[step] for step in step_indices[rows]]
             hidden = _add_kept_states(states[index][device_rows], kept[index], rows, steps)
@@ -241,7 +241,7 @@ def get_cache_layer_templates(model: Any) -> list[Any]:
     return _EMPTY_LAYERS[model]
 
 
-def select_cache_rows(cache_layer: Any, parents: torch.Tensor) -> None:
+def copy_parent_cache_rows(cache_layer: Any, parents: torch.Tensor) -> None:
     """Give every row of the next segment the keys and values of its parent row."""
     from transformers.cache_utils import CacheLayerMixin
 
@@ -255,26 +255,28 @@ def select_cache_rows(cache_layer: Any, parents: torch.Tensor) -> None:
         cache_layer.reorder_cache(parents)
 
 
-def _compute_segment_layer_arguments(model: Any, segment: TokenSegment) -> LayerInputs:
+def _compute_segment_layer_arguments(model: Any, segment: ForwardTokenChunk) -> LayerInputs:
     """The arguments of all layers for a segment."""
     tokens = segment.ids.shape[1]
     positions = compute_position_ids(segment.mask)[:, -tokens:]
-    return compute_layer_inputs(model, segment.ids, segment.mask, positions, cached=segment.mask.shape[1] - tokens)
+    return compute_layer_keyword_arguments(
+        model, segment.ids, segment.mask, positions, cached=segment.mask.shape[1] - tokens
+    )
 
 
-def split_prompts_at_common_prefix(model: Any, prompts: Sequence[Tokens], new_tokens: int) -> list[TokenSegment]:
+def split_prompts_at_common_prefix(model: Any, prompts: Sequence[Tokens], new_tokens: int) -> list[ForwardTokenChunk]:
     """The prompts, after a segment for their common prefix where there is one.
 
     At most ``new_tokens`` tokens will follow each prompt.
     """
-    shared = choose_shared_prefix_length(prompts, _max_prompt_within_sliding_window(model, new_tokens))
+    shared = choose_shared_prompt_prefix_length(prompts, _max_prompt_within_sliding_window(model, new_tokens))
     ids, mask = pad_left([prompt[shared:] for prompt in prompts], model.device)
     if shared == 0:
-        return [TokenSegment(ids, mask)]
+        return [ForwardTokenChunk(ids, mask)]
     prefix = torch.tensor([prompts[0][:shared]], device=model.device)
     full_mask = torch.cat([mask.new_ones(len(prompts), shared), mask], dim=1)
     parents = torch.zeros(len(prompts), dtype=torch.long, device=model.device)
-    return [TokenSegment(prefix, torch.ones_like(prefix)), TokenSegment(ids, full_mask, parents)]
+    return [ForwardTokenChunk(prefix, torch.ones_like(prefix)), ForwardTokenChunk(ids, full_mask, parents)]
 
 
 def _max_prompt_within_sliding_window(model: Any, new_tokens: int) -> int | None:

@@ -14,7 +14,7 @@ from macro_routing.engine.memory import BatchLimit, run_halving_on_oom
 from macro_routing.errors import RouteError
 from macro_routing.evaluation.decoding_settings import DecodingSettings, default_answer_mode
 from macro_routing.evaluation.model_answers import answer_pairs, answer_with_every_route
-from macro_routing.evaluation.outcome_cache import OutcomeCache
+from macro_routing.evaluation.outcome_cache import LazyOutcomeTable
 from macro_routing.evaluation.outcomes import ExampleOutcome, RaceResult, RouteEvaluation
 from macro_routing.evaluation.racing import EXACT, NEVER, UnitRoute, race_routes
 from macro_routing.evaluation.score_store import ScoreStore
@@ -89,14 +89,14 @@ class Evaluator:
         return self.sizes or UnitSizes.for_device(self.frozen.model.device.type)
 
     @property
-    def spec(self) -> EvaluatorSpec:
+    def worker_spec(self) -> EvaluatorSpec:
         """How workers have to run this evaluator's work items."""
         scope = hashlib.sha256(json.dumps(self.scope, sort_keys=True).encode()).hexdigest()[:32]
         return EvaluatorSpec(self.task.name, self.decoding, self.decoder, self.examples_per_unit, scope)
 
     def evaluate(self, routes: Iterable[Route], examples: Sequence[Example]) -> dict[Route, RouteEvaluation]:
         """Score every distinct route on every example."""
-        cache = self._open_outcome_cache(routes, examples)
+        cache = self._make_lazy_outcome_table(routes, examples)
         cache.compute_missing(
             [(unit, cache.routes) for unit in split_into_units(examples, self.examples_per_unit.full)]
         )
@@ -107,7 +107,7 @@ class Evaluator:
     ) -> RaceResult:
         """Score a round's draws until the ``keep`` best are certain; ties go to the earlier draw."""
         units = plan_race_units(examples, self.examples_per_unit)
-        cache = self._open_outcome_cache(draws, examples)
+        cache = self._make_lazy_outcome_table(draws, examples)
 
         def score_routes_on_unit(number: int, routes: Sequence[Route]) -> dict[Route, float | ScoringFailure]:
             cache.compute_missing([(units[number], routes)])
@@ -129,23 +129,23 @@ class Evaluator:
         examples_by_route: dict[Route, list[Example]] = {}
         for route, example in pairs:
             examples_by_route.setdefault(route, []).append(example)
-        cache = self._open_outcome_cache(examples_by_route, [example for _, example in pairs], examples_by_route)
+        cache = self._make_lazy_outcome_table(examples_by_route, [example for _, example in pairs], examples_by_route)
         cache.compute_missing_pairs(pairs, self.examples_per_unit.full)
         return [cache.get_route_example_outcome(route, example) for route, example in pairs]
 
-    def _open_outcome_cache(
+    def _make_lazy_outcome_table(
         self,
         routes: Iterable[Route],
         examples: Sequence[Example],
         examples_by_route: Mapping[Route, Sequence[Example]] | None = None,
-    ) -> OutcomeCache:
-        return OutcomeCache(
+    ) -> LazyOutcomeTable:
+        return LazyOutcomeTable(
             routes,
             examples,
             self._run_items,
             store=self.store,
             scope=self.scope,
-            workers=1 if self.executor is None else self.executor.workers,
+            workers=1 if self.executor is None else self.executor.worker_count,
             on_outcomes=self.on_outcomes,
             examples_by_route=examples_by_route,
         )
@@ -155,7 +155,7 @@ class Evaluator:
         if self.executor is None:
             yield from ((item, self.run_work_item(item)) for item in items)
         else:
-            yield from self.executor.run_work_items(self.spec, items)
+            yield from self.executor.run_work_items(self.worker_spec, items)
 
     def run_work_item(self, item: WorkItem) -> Results:
         """Run an item in this process, without the store; workers call this."""
@@ -258,10 +258,10 @@ def evaluate(  # noqa: PLR0913
     standard = Route.standard(model.layers)
     evaluator = Evaluator(model, task, decoding or DecodingSettings(default_answer_mode(task)), store)
     evaluations = evaluator.evaluate([standard, route], examples)
-    return compare_with_standard_pass(evaluations[route], evaluations[standard], seed=seed)
+    return compare_route_with_standard(evaluations[route], evaluations[standard], seed=seed)
 
 
-def compare_with_standard_pass(
+def compare_route_with_standard(
     routed: RouteEvaluation, baseline: RouteEvaluation, *, seed: int = 0
 ) -> EvaluationSummary:
     """Compare a route with the standard pass by their outcomes on the same examples."""

@@ -47,7 +47,7 @@ class FinalistEvidence:
         return float(self.differences.mean()) if len(self.differences) else 0.0
 
     @property
-    def probability(self) -> float:
+    def probability_of_meeting_objective(self) -> float:
         """Probability that the route meets the objective."""
         return self.posterior.probability_above(self.required_gain)
 
@@ -62,7 +62,7 @@ def assess_finalists(
     standard = get_correct_flags(Route.standard(routes[0].layers)).astype(np.int8)
     differences = np.array([get_correct_flags(route).astype(np.int8) - standard for route in routes])
     required = [settings.required_gain(route) for route in routes]
-    p_values = correct_p_values(differences, required)
+    p_values = compute_sign_flip_p_values(differences, required)
     counts = [(int((row > 0).sum()), int((row < 0).sum()), len(row)) for row in differences]
     return {
         route: FinalistEvidence(route, row, gain, p_value, GainPosterior.from_counts(*count))
@@ -78,23 +78,27 @@ def decide_route(
         finalist
         for finalist in evidence.values()
         if finalist.p_value <= settings.max_error_probability
-        and settings.may_return(finalist.route)
+        and settings.can_meet_objective(finalist.route)
         and finalist.route not in excluded
     ]
     if not passed:
         return None
     if settings.objective != SPEED:
         best = max(passed, key=lambda finalist: finalist.gain - finalist.required_gain)
-        passed = [finalist for finalist in passed if not _is_worse(finalist, best, settings.max_error_probability)]
+        passed = [
+            finalist
+            for finalist in passed
+            if not _is_significantly_worse(finalist, best, settings.max_error_probability)
+        ]
     return min(passed, key=lambda finalist: (finalist.route.length, -finalist.gain)).route
 
 
-def _is_worse(finalist: FinalistEvidence, best: FinalistEvidence, level: float) -> bool:
+def _is_significantly_worse(finalist: FinalistEvidence, best: FinalistEvidence, level: float) -> bool:
     """Whether the best is significantly more accurate."""
-    return correct_p_values((best.differences - finalist.differences)[None], [0.0])[0] <= level
+    return compute_sign_flip_p_values((best.differences - finalist.differences)[None], [0.0])[0] <= level
 
 
-def correct_p_values(differences: NDArray[np.int8], required: Sequence[float]) -> list[float]:
+def compute_sign_flip_p_values(differences: NDArray[np.int8], required: Sequence[float]) -> list[float]:
     """One-sided p-values of ``[route, example]`` differences, corrected for the number of routes.
 
     If no route is better than the control, the sign of every example's differences is a coin flip, the same one for all

@@ -41,19 +41,19 @@ class GainPosterior:
         return cls(evidence / evidence.sum(), prior / total * gain, prior / total * variance)
 
     @property
-    def mean(self) -> float:
+    def expected_gain(self) -> float:
         """The expected gain."""
         return float(self.weights @ self.means)
 
     @property
-    def deviation(self) -> float:
+    def gain_standard_deviation(self) -> float:
         """Standard deviation of the gain."""
-        return float(np.sqrt(self.weights @ (self.variances + self.means**2) - self.mean**2))
+        return float(np.sqrt(self.weights @ (self.variances + self.means**2) - self.expected_gain**2))
 
     def probability_above(self, gain: float) -> float:
         """Probability that the true gain exceeds ``gain``."""
         return float(self.weights @ ndtr((self.means - gain) / np.sqrt(self.variances)))
 
-    def predict_measured(self, gain: float, variance: float) -> float:
+    def measured_gain_cdf(self, gain: float, variance: float) -> float:
         """Probability that the gain measured on other examples is at most ``gain``; ``variance`` is its noise."""
         return float(self.weights @ ndtr((gain - self.means) / np.sqrt(self.variances + variance)))

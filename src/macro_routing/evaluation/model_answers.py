@@ -10,7 +10,7 @@ from typing import Any
 
 from macro_routing.engine.batching import Tokens
 from macro_routing.engine.decoders import AUTO, get_fused_decoder
-from macro_routing.engine.generation import DecodingStage, GenerationRequest, StageTexts, generate_stages
+from macro_routing.engine.generation import DecodingStage, GenerationRequest, StageTexts, generate_reasoning_then_answer
 from macro_routing.engine.likelihood import (
     MAX_STATE_BYTES,
     ChoiceItem,
@@ -37,8 +37,8 @@ def answer_examples(
     if decoding.mode == LIKELIHOOD:
         items = build_choice_items(frozen, task, examples, by_letter=decoding.by_letter)
         return grade_choice_likelihoods(examples, score_choices(model, items), decoding)
-    prompts, stages = encode_prompts_and_stages(frozen, task, examples, decoding)
-    return _grade_texts(frozen, task, examples, generate_stages(model, prompts, stages))
+    prompts, stages = encode_prompts_and_generation_stages(frozen, task, examples, decoding)
+    return _grade_texts(frozen, task, examples, generate_reasoning_then_answer(model, prompts, stages))
 
 
 def answer_with_every_route(  # noqa: PLR0913
@@ -56,7 +56,7 @@ def answer_with_every_route(  # noqa: PLR0913
         items = build_choice_items(frozen, task, examples, by_letter=decoding.by_letter)
         scored = score_choices_for_routes(frozen.model, routes, items, hidden_state_bytes=hidden_state_bytes)
         return {route: grade_choice_likelihoods(examples, values, decoding) for route, values in scored.items()}
-    prompts, stages = encode_prompts_and_stages(frozen, task, examples, decoding)
+    prompts, stages = encode_prompts_and_generation_stages(frozen, task, examples, decoding)
     request = _make_generation_request(frozen, routes, stages, decoding)
     generated = generate_for_routes(frozen.model, routes, prompts, request, get_fused_decoder(frozen, decoder))
     return {route: _grade_texts(frozen, task, examples, texts) for route, texts in generated.items()}
@@ -76,7 +76,7 @@ def answer_pairs(
         items = build_choice_items(frozen, task, examples, by_letter=decoding.by_letter)
         scored = score_choices_for_pairs(frozen.model, list(zip(routes, items, strict=True)))
         return grade_choice_likelihoods(examples, scored, decoding)
-    prompts, stages = encode_prompts_and_stages(frozen, task, examples, decoding)
+    prompts, stages = encode_prompts_and_generation_stages(frozen, task, examples, decoding)
     request = _make_generation_request(frozen, routes, stages, decoding)
     prompt_pairs = list(zip(routes, prompts, strict=True))
     texts = generate_for_pairs(frozen.model, prompt_pairs, request, get_fused_decoder(frozen, decoder))
@@ -91,12 +91,12 @@ def grade_choice_likelihoods(
 ) -> list[ExampleOutcome]:
     """Outcomes from the log-likelihoods of every example's choices."""
     return [
-        _grade_choice(example, values, by_letter=decoding.by_letter)
+        _grade_choice_by_likelihood(example, values, by_letter=decoding.by_letter)
         for example, values in zip(examples, log_likelihoods, strict=True)
     ]
 
 
-def _grade_choice(example: Example, values: Sequence[float], *, by_letter: bool) -> ExampleOutcome:
+def _grade_choice_by_likelihood(example: Example, values: Sequence[float], *, by_letter: bool) -> ExampleOutcome:
     if not all(map(math.isfinite, values)):  # numeric overflow on this route: no choice can be made
         return ExampleOutcome(correct=False, prediction="")
     # Per byte of text, so that long choices are not at a disadvantage and tokenizers compare alike.
@@ -133,7 +133,7 @@ def build_choice_items(
 # --- generation ---------------------------------------------------------------------------------------------------
 
 
-def encode_prompts_and_stages(
+def encode_prompts_and_generation_stages(
     frozen: FrozenModel, task: Task, examples: Sequence[Example], decoding: DecodingSettings
 ) -> tuple[list[Tokens], tuple[DecodingStage, ...]]:
     """Prompt tokens of ``examples``, and the stages in which the model generates."""
@@ -167,7 +167,7 @@ def encode_prompts(
     """Prompt tokens of ``examples`` in the mode of ``decoding``."""
     if decoding.mode == LIKELIHOOD:
         return [item.prompt for item in build_choice_items(frozen, task, examples, by_letter=decoding.by_letter)]
-    return encode_prompts_and_stages(frozen, task, examples, decoding)[0]
+    return encode_prompts_and_generation_stages(frozen, task, examples, decoding)[0]
 
 
 def mean_input_tokens(

@@ -21,7 +21,7 @@ RunItems = Callable[[Sequence[WorkItem]], Generator[tuple[WorkItem, Results | Sc
 RoutesByUnit = Iterable[tuple[WorkUnit, Sequence[Route]]]
 
 
-class OutcomeCache:
+class LazyOutcomeTable:
     """Known outcomes of some routes on some examples, and the means to compute the missing ones."""
 
     def __init__(  # noqa: PLR0913
@@ -162,13 +162,14 @@ class OutcomeCache:
         outcomes = {route: self.get_outcomes(route, examples) for route, examples in seen.items()}
         truncated = sum(outcome.truncated for answers in outcomes.values() for outcome in answers)
         return RaceResult(
-            outcomes=tuple(standings[route].outcome for route in draws),
+            outcomes=tuple(standings[route].outcome_told_to_search for route in draws),
             requested=len(draws) * total,
             duplicates=(len(draws) - len(standings)) * total,
             stopped=sum(total - standing.scored for standing in standings.values()),
             from_store=sum(self._keys[example] in self._stored[route] for route in seen for example in seen[route]),
             truncated_share=truncated / max(1, sum(map(len, outcomes.values()))),
             answers=tuple(
-                (route, len(answers), sum(outcome.tokens for outcome in answers)) for route, answers in outcomes.items()
+                (route, len(answers), sum(outcome.generated_token_count for outcome in answers))
+                for route, answers in outcomes.items()
             ),
         )

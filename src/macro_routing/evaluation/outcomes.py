@@ -28,7 +28,7 @@ class ExampleOutcome:
         return self.reasoning_truncated or self.answer_truncated
 
     @property
-    def tokens(self) -> int:
+    def generated_token_count(self) -> int:
         """Number of generated tokens."""
         return self.reasoning_tokens + self.answer_tokens
 
@@ -62,7 +62,7 @@ class RouteEvaluation:
     @property
     def mean_tokens(self) -> float:
         """Mean number of generated tokens per example."""
-        return sum(outcome.tokens for outcome in self.outcomes) / len(self.outcomes)
+        return sum(outcome.generated_token_count for outcome in self.outcomes) / len(self.outcomes)
 
 
 @dataclass(frozen=True)

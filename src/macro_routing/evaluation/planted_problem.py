@@ -52,7 +52,7 @@ class PlantedProblem(CheckedSettings):
         distance = _cached_edit_distance(route, self.target)
         return self.base + (self.peak - self.base) * max(0.0, 1 - distance / self.reach)
 
-    def simulate_correct_examples(self, route: Route, split: str, examples: Sequence[int]) -> NDArray[np.bool_]:
+    def simulate_which_examples_correct(self, route: Route, split: str, examples: Sequence[int]) -> NDArray[np.bool_]:
         """Which of ``examples`` the route answers correctly."""
         name = hashlib.sha256(f"{self.seed}/{split}/{route.layers}/{route}".encode()).digest()
         uniform = np.random.default_rng(list(name)).random(max(examples) + 1)
@@ -60,7 +60,7 @@ class PlantedProblem(CheckedSettings):
 
     def score_route(self, route: Route, split: str, examples: Sequence[int]) -> Score:
         """The observed score."""
-        return Score(int(self.simulate_correct_examples(route, split, examples).sum()), len(examples))
+        return Score(int(self.simulate_which_examples_correct(route, split, examples).sum()), len(examples))
 
 
 def edit_distance(route: Route, target: Route) -> int:
@@ -91,7 +91,7 @@ class PlantedResult:
     """For the guided search: what its decision is based on."""
 
 
-def race_planted_routes(problem: PlantedProblem, asked: Round, mode: str) -> list[Outcome]:
+def simulate_race_of_draws(problem: PlantedProblem, asked: Round, mode: str) -> list[Outcome]:
     """Score a round's draws in small units of coin flips, as far as the elite needs."""
     draws = [proposal.route for proposal in asked.proposals]
     if mode == NEVER:
@@ -105,7 +105,7 @@ def race_planted_routes(problem: PlantedProblem, asked: Round, mode: str) -> lis
         return {route: problem.score_route(route, TRAIN, units[number]).correct for route in routes}
 
     standings = race_routes(draws, [len(unit) for unit in units], asked.keep, mode, score_routes_on_unit)
-    return [standings[route].outcome for route in draws]
+    return [standings[route].outcome_told_to_search for route in draws]
 
 
 def solve_planted(
@@ -113,16 +113,18 @@ def solve_planted(
 ) -> PlantedResult:
     """Run a search to its end on a planted problem and select among its candidates."""
     check_integer("validation", validation, minimum=1, maximum=10_000_000)
-    state = searcher.start()
+    state = searcher.make_initial_state()
     while (asked := searcher.ask(state)) is not None:
-        state = searcher.tell(state, asked, race_planted_routes(problem, asked, racing))
+        state = searcher.tell(state, asked, simulate_race_of_draws(problem, asked, racing))
     candidates = searcher.candidates(state)
     if isinstance(searcher, GuidedSearch):
         held = searcher.holdout
 
         def get_correct_flags(route: Route) -> NDArray[np.bool_]:
-            holdout = [problem.simulate_correct_examples(route, TRAIN, held)] if held else []
-            return np.concatenate([*holdout, problem.simulate_correct_examples(route, VALIDATION, range(validation))])
+            holdout = [problem.simulate_which_examples_correct(route, TRAIN, held)] if held else []
+            return np.concatenate(
+                [*holdout, problem.simulate_which_examples_correct(route, VALIDATION, range(validation))]
+            )
 
         evidence = assess_finalists([candidate.route for candidate in candidates], get_correct_flags, searcher.decision)
         route = decide_route(evidence, searcher.decision) or Route.standard(searcher.space.layers)

@@ -40,7 +40,7 @@ class RaceStanding:
     """Why it cannot be scored any further, if it cannot."""
 
     @property
-    def lost_credit(self) -> float:
+    def credit_lost_so_far(self) -> float:
         """Credit that is lost for good; infinite for a draw that failed."""
         return math.inf if self.failure else self.scored - self.credit
 
@@ -50,7 +50,7 @@ class RaceStanding:
         return self.scored == self.total and not self.failure
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome_told_to_search(self) -> Outcome:
         """The outcome that the search is told."""
         if self.failure:
             return ScoringFailure(self.failure)
@@ -112,20 +112,22 @@ def _predict_pairs_of_later_waves(
 ) -> Iterator[UnitRoute]:
     """What later waves may need: nearest units first, draws with the fewest losses first."""
     ordered = [standings[route] for route in draws]
-    racing = sorted(find_racing_draws(ordered, *rule), key=lambda index: (ordered[index].lost_credit, index))
+    racing = sorted(
+        find_routes_still_racing(ordered, *rule), key=lambda index: (ordered[index].credit_lost_so_far, index)
+    )
     routes = list(dict.fromkeys(draws[index] for index in racing))
     first = {route: standings[route].units + (route in wave) for route in routes}
     for ahead in range(units):
         yield from ((first[route] + ahead, route) for route in routes if first[route] + ahead < units)
 
 
-def find_racing_draws(standings: Sequence[RaceStanding], keep: int, mode: str = EXACT) -> list[int]:
+def find_routes_still_racing(standings: Sequence[RaceStanding], keep: int, mode: str = EXACT) -> list[int]:
     """Indices of draws that are incomplete and can still reach the elite."""
     check_choice("racing", mode, RACING_MODES)
     racing = [index for index, draw in enumerate(standings) if not draw.is_fully_scored and not draw.failure]
     if mode == NEVER or keep >= len(standings):
         return racing
-    finished = sorted((draw.lost_credit, index) for index, draw in enumerate(standings) if draw.is_fully_scored)
+    finished = sorted((draw.credit_lost_so_far, index) for index, draw in enumerate(standings) if draw.is_fully_scored)
     if len(finished) >= keep:
         last, fewest = finished[keep - 1], finished[0][0]
         # Of several best draws the shortest, then the earliest, is the best draw of the round.
@@ -133,8 +135,8 @@ def find_racing_draws(standings: Sequence[RaceStanding], keep: int, mode: str = 
         racing = [
             index
             for index in racing
-            if not _draw_cannot_overtake((standings[index].lost_credit, index), last)
-            or (standings[index].lost_credit - fewest <= _TOLERANCE and (standings[index].length, index) < best)
+            if not _draw_cannot_overtake((standings[index].credit_lost_so_far, index), last)
+            or (standings[index].credit_lost_so_far - fewest <= _TOLERANCE and (standings[index].length, index) < best)
         ]
     return [index for index in racing if _may_reach_elite(standings, index, keep)] if mode == STATISTICAL else racing
 
@@ -151,16 +153,16 @@ def _draw_cannot_overtake(draw: tuple[float, int], last: tuple[float, int]) -> b
 
 def select_draws_for_next_wave(standings: Sequence[RaceStanding], keep: int, mode: str = EXACT) -> list[int]:
     """Indices of the draws to score on their next unit; empty when the race is over."""
-    racing = find_racing_draws(standings, keep, mode)
+    racing = find_routes_still_racing(standings, keep, mode)
     if mode == NEVER or keep >= len(standings):
         return racing
-    order = sorted((draw.lost_credit, index) for index, draw in enumerate(standings))
+    order = sorted((draw.credit_lost_so_far, index) for index, draw in enumerate(standings))
     expected_losses = sorted(
-        draw.lost_credit + (draw.total - draw.scored) * (1 - _shrunken_mean_credit(draw)) for draw in standings
+        draw.credit_lost_so_far + (draw.total - draw.scored) * (1 - _shrunken_mean_credit(draw)) for draw in standings
     )
     limit = max(order[keep - 1], (_SURE_SHARE * expected_losses[keep - 1], -1))
     # Losses of the first `keep` draws only grow, so every draw at or before them has to be scored in any case.
-    wave = [index for index in racing if (standings[index].lost_credit, index) <= limit]
+    wave = [index for index in racing if (standings[index].credit_lost_so_far, index) <= limit]
     return wave or racing[:1]
 
 

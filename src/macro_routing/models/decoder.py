@@ -20,7 +20,7 @@ def get_decoder(model: Any) -> Any:
     return decoder
 
 
-def count_layers(model: Any) -> int:
+def count_model_layers(model: Any) -> int:
     """The number of layers, which must equal a route's ``layers``."""
     return len(get_decoder(model).layers)
 

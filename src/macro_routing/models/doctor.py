@@ -44,7 +44,7 @@ class CheckResult:
 
 
 @dataclass(frozen=True, eq=False)
-class ModelUnderTest:
+class ModelWithCheckInputs:
     """A model with the routes and inputs of the checks."""
 
     frozen: FrozenModel
@@ -54,7 +54,7 @@ class ModelUnderTest:
     """A route with adds."""
 
     @property
-    def model(self) -> Any:
+    def untouched_model(self) -> Any:
         """The untouched model."""
         return self.frozen.model
 
@@ -62,30 +62,30 @@ class ModelUnderTest:
     def prompt_tokens(self) -> torch.Tensor:
         """A prompt of at least a dozen tokens that fills a sliding window of moderate length, ``[1, length]``."""
         if self.frozen.tokenizer is None:
-            size = get_text_config(self.model.config).vocab_size
+            size = get_text_config(self.untouched_model.config).vocab_size
             ids = torch.randint(size, (1, 24), generator=torch.Generator().manual_seed(0))
         else:
             ids = torch.tensor([self.frozen.tokenizer.encode(_PROMPT)])
-        window = getattr(get_text_config(self.model.config), "sliding_window", None) or 0
+        window = getattr(get_text_config(self.untouched_model.config), "sliding_window", None) or 0
         if window <= _MAX_SLIDING_WINDOW:
             ids = ids.repeat(1, -(-(window + 8) // ids.shape[1]))
-        return ids.to(self.model.device)
+        return ids.to(self.untouched_model.device)
 
     @property
-    def unequal_prompts(self) -> list[torch.Tensor]:
+    def prompts_of_different_length(self) -> list[torch.Tensor]:
         """Two prompts of different length, for padded batches."""
         return [self.prompt_tokens, self.prompt_tokens[:, : self.prompt_tokens.shape[1] * 2 // 3]]
 
     @property
     def tolerance(self) -> float:
         """Relative tolerance for the model's dtype."""
-        if getattr(self.model, "is_quantized", False):
+        if getattr(self.untouched_model, "is_quantized", False):
             return QUANTIZED_TOLERANCE
-        return TOLERANCES.get(self.model.dtype, TOLERANCES[torch.float32])
+        return TOLERANCES.get(self.untouched_model.dtype, TOLERANCES[torch.float32])
 
     def apply_route(self, route: Route) -> Any:
         """Make the routed model under test."""
-        return apply_route(self.model, route, allow_untested=True)
+        return apply_route(self.untouched_model, route, allow_untested=True)
 
     def compute_logits(self, model: Any, ids: torch.Tensor | None = None, **inputs: Any) -> torch.Tensor:
         """Logits of a pass without a cache."""
@@ -96,7 +96,7 @@ class ModelUnderTest:
 
 def run_checks(frozen: FrozenModel, route: Route | None = None) -> Iterator[CheckResult]:
     """Run all checks, on the given route or on test routes with repeats, skips, jumps and adds."""
-    subject = ModelUnderTest(frozen, *_choose_doctor_routes(frozen.layers, route))
+    subject = ModelWithCheckInputs(frozen, *_choose_doctor_routes(frozen.layers, route))
     subject.compute_logits(frozen.model)  # some quantized weights are repacked on first use
     before, answers = digest_weights(frozen.model), _decode_greedily(frozen.model, subject.prompt_tokens)[1]
     for name, check in CHECKS:
@@ -108,7 +108,9 @@ def run_checks(frozen: FrozenModel, route: Route | None = None) -> Iterator[Chec
     yield CheckResult("weights unchanged before and after", before == after, None, None, f"SHA-256 {after[:12]}…")
 
 
-def _run_check(name: str, check: Callable[[ModelUnderTest, str], CheckResult], subject: ModelUnderTest) -> CheckResult:
+def _run_check(
+    name: str, check: Callable[[ModelWithCheckInputs, str], CheckResult], subject: ModelWithCheckInputs
+) -> CheckResult:
     try:
         return check(subject, name)
     except Exception as error:  # noqa: BLE001 a check that cannot run fails, and the others still run
@@ -140,42 +142,46 @@ def _insert_adds(route: Route) -> Route:
 # --- the checks ---------------------------------------------------------------------------------------------------
 
 
-def _check_identity_route(subject: ModelUnderTest, name: str) -> CheckResult:
+def _check_identity_route(subject: ModelWithCheckInputs, name: str) -> CheckResult:
     routed = subject.apply_route(Route.standard(subject.frozen.layers))
-    return _compare_logits(name, subject.compute_logits(routed), subject.compute_logits(subject.model), 0.0)
+    return _compare_logits(name, subject.compute_logits(routed), subject.compute_logits(subject.untouched_model), 0.0)
 
 
-def _check_logits_without_adds(subject: ModelUnderTest, name: str) -> CheckResult:
+def _check_routed_logits_without_adds(subject: ModelWithCheckInputs, name: str) -> CheckResult:
     logits = subject.compute_logits(subject.apply_route(subject.plain_route))
-    if getattr(subject.model, "is_quantized", False) or getattr(subject.model, "hf_device_map", None):
-        expected = compute_route_reference_logits(subject.model, subject.plain_route, subject.prompt_tokens)
+    if getattr(subject.untouched_model, "is_quantized", False) or getattr(
+        subject.untouched_model, "hf_device_map", None
+    ):
+        expected = compute_route_reference_logits(subject.untouched_model, subject.plain_route, subject.prompt_tokens)
         detail = "quantized or on several devices: compared with the reference"
         return _compare_logits(name, logits, expected, subject.tolerance, detail)
-    deeper = subject.compute_logits(build_unrolled_model(subject.model, subject.plain_route))
+    deeper = subject.compute_logits(build_unrolled_model(subject.untouched_model, subject.plain_route))
     return _compare_logits(name, logits, deeper, 0.0, f"{subject.plain_route.length} layers")
 
 
-def _check_adds_match_reference(subject: ModelUnderTest, name: str) -> CheckResult:
+def _check_adds_match_reference(subject: ModelWithCheckInputs, name: str) -> CheckResult:
     if not subject.adding_route.has_adds:
         return CheckResult(name, passed=True, detail="the route has no adds", skipped=True)
     logits = subject.compute_logits(subject.apply_route(subject.adding_route))
-    expected = compute_route_reference_logits(subject.model, subject.adding_route, subject.prompt_tokens)
+    expected = compute_route_reference_logits(subject.untouched_model, subject.adding_route, subject.prompt_tokens)
     return _compare_logits(name, logits, expected, subject.tolerance, str(subject.adding_route))
 
 
-def _check_cached_decoding(subject: ModelUnderTest, name: str, *, static: bool) -> CheckResult:
+def _check_cached_decoding(subject: ModelWithCheckInputs, name: str, *, static: bool) -> CheckResult:
     model = subject.apply_route(subject.adding_route)
     cache = _make_static_cache(model, subject) if static else None
     return _compare_cached_with_recomputed(subject, name, model, cache)
 
 
-def _make_static_cache(model: Any, subject: ModelUnderTest) -> Any:
+def _make_static_cache(model: Any, subject: ModelWithCheckInputs) -> Any:
     from transformers import StaticCache
 
     return StaticCache(config=model.config, max_cache_len=subject.prompt_tokens.shape[1] + _N_NEW_TOKENS + 1)
 
 
-def _compare_cached_with_recomputed(subject: ModelUnderTest, name: str, model: Any, cache: Any = None) -> CheckResult:
+def _compare_cached_with_recomputed(
+    subject: ModelWithCheckInputs, name: str, model: Any, cache: Any = None
+) -> CheckResult:
     ids, stepwise = _decode_greedily(model, subject.prompt_tokens, cache)
     start = subject.prompt_tokens.shape[1] - 1
     recomputed = subject.compute_logits(model, ids)[:, start : start + stepwise.shape[1]]
@@ -196,13 +202,13 @@ def _decode_greedily(model: Any, tokens: torch.Tensor, cache: Any = None) -> tup
     return ids[:, :-1], torch.stack(seen, dim=1)
 
 
-def _check_padded_batch(subject: ModelUnderTest, name: str) -> CheckResult:
+def _check_padded_batch(subject: ModelWithCheckInputs, name: str) -> CheckResult:
     """Compare two prompts of different length in a padded batch with each prompt alone."""
     model = subject.apply_route(subject.adding_route)
-    alone = torch.cat([subject.compute_logits(model, ids)[:, -1] for ids in subject.unequal_prompts])
+    alone = torch.cat([subject.compute_logits(model, ids)[:, -1] for ids in subject.prompts_of_different_length])
     pieces = []
     for side in ("left", "right"):
-        ids, mask = _pad_batch(subject.unequal_prompts, side)
+        ids, mask = _pad_batch(subject.prompts_of_different_length, side)
         positions = (mask.cumsum(-1) - 1).clamp(min=0)
         logits = subject.compute_logits(model, ids, attention_mask=mask, position_ids=positions)
         last = ids.shape[1] - 1 if side == "left" else mask.sum(-1) - 1
@@ -217,10 +223,10 @@ def _pad_batch(prompts: list[torch.Tensor], side: str) -> tuple[torch.Tensor, to
     return ids, mask
 
 
-def _check_padded_generate(subject: ModelUnderTest, name: str) -> CheckResult:
+def _check_padded_generate(subject: ModelWithCheckInputs, name: str) -> CheckResult:
     """Check that ``generate`` on a left-padded batch uses the logits that each row has alone."""
     model = subject.apply_route(subject.adding_route)
-    ids, mask = _pad_batch(subject.unequal_prompts, "left")
+    ids, mask = _pad_batch(subject.prompts_of_different_length, "left")
     output = model.generate(
         ids,
         attention_mask=mask,
@@ -233,15 +239,15 @@ def _check_padded_generate(subject: ModelUnderTest, name: str) -> CheckResult:
     )
     stepwise = torch.stack(output.logits, dim=1)  # [rows, new tokens, vocabulary]
     alone = []
-    for row, prompt in enumerate(subject.unequal_prompts):
+    for row, prompt in enumerate(subject.prompts_of_different_length):
         ids = torch.cat([prompt, output.sequences[row : row + 1, -_N_NEW_TOKENS:-1]], dim=1)
         alone.append(subject.compute_logits(model, ids)[:, prompt.shape[1] - 1 :])
     return _compare_logits(name, stepwise, torch.cat(alone), subject.tolerance, f"2 rows, {_N_NEW_TOKENS} tokens")
 
 
-def _check_no_extra_weight_memory(subject: ModelUnderTest, name: str) -> CheckResult:
+def _check_no_extra_weight_memory(subject: ModelWithCheckInputs, name: str) -> CheckResult:
     """Count bytes of weight storage that the routed model has and the original does not."""
-    original = _measure_storages(subject.model)
+    original = _measure_storages(subject.untouched_model)
     routed = _measure_storages(subject.apply_route(subject.adding_route))
     extra = sum(size for storage, size in routed.items() if storage not in original)
     detail = "bytes" if extra else f"{sum(routed.values()):,} bytes, all shared"
@@ -254,7 +260,7 @@ def _measure_storages(model: Any) -> dict[int, int]:
     return {storage.data_ptr(): storage.nbytes() for storage in storages}
 
 
-def _check_shared_cache_slot_fails(subject: ModelUnderTest, name: str) -> CheckResult:
+def _check_shared_cache_slot_fails(subject: ModelWithCheckInputs, name: str) -> CheckResult:
     """Check that one cache slot per *layer*, as in other systems, fails for a route that repeats a layer."""
     model = subject.apply_route(subject.plain_route)
     if len({step.layer for step in subject.plain_route.steps}) == subject.plain_route.length:
@@ -307,9 +313,9 @@ class CudaGraphStep:
         return torch.clone(self._logits)
 
 
-def _check_cuda_graph(subject: ModelUnderTest, name: str) -> CheckResult:
+def _check_cuda_graph(subject: ModelWithCheckInputs, name: str) -> CheckResult:
     """Check decoding with a static cache, each step replayed from one captured CUDA graph."""
-    if subject.model.device.type != "cuda":
+    if subject.untouched_model.device.type != "cuda":
         return CheckResult(name, passed=True, detail="no CUDA device", skipped=True)
     model = subject.apply_route(subject.adding_route)
     expected_ids, expected = _decode_greedily(model, subject.prompt_tokens)
@@ -328,17 +334,19 @@ def _check_cuda_graph(subject: ModelUnderTest, name: str) -> CheckResult:
     )
 
 
-def _supports_cuda_graph(subject: ModelUnderTest) -> bool:
+def _supports_cuda_graph(subject: ModelWithCheckInputs) -> bool:
     try:
-        CudaGraphStep(subject.model, subject.prompt_tokens, _make_static_cache(subject.model, subject))
+        CudaGraphStep(
+            subject.untouched_model, subject.prompt_tokens, _make_static_cache(subject.untouched_model, subject)
+        )
     except RuntimeError:
         return False
     return True
 
 
-CHECKS: Sequence[tuple[str, Callable[[ModelUnderTest, str], CheckResult]]] = (
+CHECKS: Sequence[tuple[str, Callable[[ModelWithCheckInputs, str], CheckResult]]] = (
     ("identity route equals the untouched model, bit for bit", _check_identity_route),
-    ("plain route equals an independently built deeper model", _check_logits_without_adds),
+    ("plain route equals an independently built deeper model", _check_routed_logits_without_adds),
     ("adds equal the reference implementation", _check_adds_match_reference),
     ("cached decoding equals recomputing", partial(_check_cached_decoding, static=False)),
     ("static cache equals recomputing", partial(_check_cached_decoding, static=True)),

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import ModelError
-from macro_routing.models.catalog import DEFAULT_MODEL, MessageCallback, ignore_message, locate_model
+from macro_routing.models.catalog import DEFAULT_MODEL, MessageCallback, fetch_model_folder, ignore_message
 from macro_routing.models.chat import ChatFormat, read_chat_format
 from macro_routing.models.identity import (
     compute_numerics_id,
@@ -20,7 +20,7 @@ from macro_routing.models.identity import (
     digest_loaded_weights,
     digest_model_files,
 )
-from macro_routing.models.support import check_supported, check_weights_complete, get_text_config
+from macro_routing.models.support import check_model_can_be_routed, check_weights_complete, get_text_config
 from macro_routing.settings import CheckedSettings, check_choice, check_string, option
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -74,9 +74,9 @@ class FrozenModel:
     @property
     def layers(self) -> int:
         """Number of layers, which routes for this model must be written for."""
-        from macro_routing.models.decoder import count_layers
+        from macro_routing.models.decoder import count_model_layers
 
-        return count_layers(self.model)
+        return count_model_layers(self.model)
 
     @cached_property
     def chat(self) -> ChatFormat:
@@ -106,9 +106,9 @@ def load_model(
 ) -> FrozenModel:
     """Find, load and freeze a model named by built-in name, folder, GGUF file or hub id."""
     options = options or LoadOptions()
-    folder = locate_model(name, revision=options.revision, report=report)
+    folder = fetch_model_folder(name, revision=options.revision, report=report)
     config = read_model_config(folder, name, options)
-    check_supported(config, allow_untested=options.allow_untested)
+    check_model_can_be_routed(config, allow_untested=options.allow_untested)
     model = _load_weights(folder, name, config, options)
     tokenizer = load_tokenizer(folder, name, options)
     return _make_frozen_model(name, model, tokenizer, digest_model_files(folder), options.quantization)
@@ -120,7 +120,7 @@ def freeze_model(
     """Freeze a model that is already loaded; its weights are hashed in memory."""
     from macro_routing.models.decoder import check_has_no_adapter
 
-    check_supported(model.config, allow_untested=allow_untested)
+    check_model_can_be_routed(model.config, allow_untested=allow_untested)
     check_has_no_adapter(model)
     return _make_frozen_model(name, model, tokenizer, digest_loaded_weights(model), None)
 
@@ -257,7 +257,7 @@ class ModelMetadata:
 
 def read_model_metadata(name: str, options: LoadOptions, report: MessageCallback = ignore_message) -> ModelMetadata:
     """Read the metadata of a model by built-in name, folder, GGUF file or hub id; loading gives the same identity."""
-    folder = locate_model(name, revision=options.revision, report=report)
+    folder = fetch_model_folder(name, revision=options.revision, report=report)
     config = read_model_config(folder, name, options)
     tokenizer = load_tokenizer(folder, name, options)
     return ModelMetadata(name, folder, config, compute_weights_id(config, tokenizer, digest_model_files(folder)))
@@ -318,7 +318,7 @@ def make_remote_model(
     import torch
     from transformers import GenerationConfig
 
-    folder = locate_model(name, revision=options.revision, report=report)
+    folder = fetch_model_folder(name, revision=options.revision, report=report)
     config = read_model_config(folder, name, options)
     try:
         generation = GenerationConfig.from_pretrained(folder)

@@ -12,7 +12,7 @@ from typing import Any
 from macro_routing.errors import ModelError
 from macro_routing.files import digest_file
 from macro_routing.models.pretokenizers import build_pretokenizer, identify_pretokenizer
-from macro_routing.models.support import check_supported, check_weights_complete
+from macro_routing.models.support import check_model_can_be_routed, check_weights_complete
 
 CONVERSION_RECORD = "macro_source.json"
 _MAX_FLOAT32_PARAMETERS = 500_000_000
@@ -26,7 +26,7 @@ def convert_gguf(source: Path, folder: Path, digest: str) -> None:
 
     metadata = read_gguf_tokenizer_metadata(source)
     try:
-        check_supported(AutoConfig.from_pretrained(source.parent, gguf_file=source.name), allow_untested=True)
+        check_model_can_be_routed(AutoConfig.from_pretrained(source.parent, gguf_file=source.name), allow_untested=True)
         loader: Any = AutoModelForCausalLM
         model, loaded = loader.from_pretrained(
             source.parent, gguf_file=source.name, dtype=torch.float32, output_loading_info=True

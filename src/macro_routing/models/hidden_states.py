@@ -40,13 +40,13 @@ def apply_lm_head(model: Any, hidden: torch.Tensor) -> torch.Tensor:
     """
     decoder = get_decoder(model)
     normed = decoder.norm(hidden.to(decoder.norm.weight.device))
-    reader = copy_model_with_decoder(model, decoder, _FixedStateDecoder(decoder, normed))
+    reader = copy_model_with_decoder(model, decoder, _DecoderReturningGivenState(decoder, normed))
     with torch.no_grad():
         logits: torch.Tensor = reader(torch.zeros(hidden.shape[:2], dtype=torch.long, device=model.device)).logits
     return logits
 
 
-class _FixedStateDecoder(nn.Module):
+class _DecoderReturningGivenState(nn.Module):
     """A decoder that returns a fixed state."""
 
     def __init__(self, decoder: Any, state: torch.Tensor) -> None:
@@ -105,7 +105,7 @@ class LayerInputs:
 
 
 @torch.no_grad()
-def compute_layer_inputs(
+def compute_layer_keyword_arguments(
     model: Any, input_ids: torch.Tensor, attention_mask: torch.Tensor, position_ids: torch.Tensor, *, cached: int
 ) -> LayerInputs:
     """Compute what every layer receives for tokens that follow ``cached`` others; ``attention_mask`` covers both.
@@ -137,7 +137,7 @@ def compute_layer_inputs(
 
 
 def _make_recording_layer(layer: Any, recorded: list[Any]) -> Any:
-    copied = shallow_copy(layer, _make_recording_layer_class(layer.__class__))
+    copied = shallow_copy(layer, _make_input_recording_layer_class(layer.__class__))
     # Accelerate's hook would move the layer's weights for nothing.
     copied.__dict__.pop("forward", None)
     # Hooks that others have set must not see a run either.
@@ -147,7 +147,7 @@ def _make_recording_layer(layer: Any, recorded: list[Any]) -> Any:
 
 
 @functools.cache
-def _make_recording_layer_class(kind: Any) -> type[nn.Module]:
+def _make_input_recording_layer_class(kind: Any) -> type[nn.Module]:
     def forward(self: Any, hidden_states: torch.Tensor, *_args: Any, **kwargs: Any) -> torch.Tensor:
         self.macro_recorded.append((hidden_states, kwargs))
         return hidden_states

@@ -73,15 +73,15 @@ def compute_numerics_id(weights: str, model: Any, tokenizer: Any, quantization: 
 def digest_model_files(folder: Path) -> dict[str, Any]:
     """Digest weight files and configuration; a converted model is identified by its GGUF file."""
     weights = {path.name: _digest_file_cached(path) for path in sorted(folder.glob("*.safetensors"))}
-    _check_weight_index(folder, weights)
-    record = _read_conversion_record(folder / CONVERSION_RECORD)
+    _reject_undigested_indexed_files(folder, weights)
+    record = _read_gguf_conversion_record(folder / CONVERSION_RECORD)
     if record is not None and record["weights"] == weights:
         return {"gguf": record["sha256"], "stored": record["stored"]}
     configuration = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     return {"weights": weights, "configuration": _drop_incidental_fields(configuration)}
 
 
-def _check_weight_index(folder: Path, weights: Mapping[str, str]) -> None:
+def _reject_undigested_indexed_files(folder: Path, weights: Mapping[str, str]) -> None:
     """Reject an index that names files that the identity does not cover."""
     for path in sorted(folder.glob("*.safetensors.index.json")):
         try:
@@ -94,7 +94,7 @@ def _check_weight_index(folder: Path, weights: Mapping[str, str]) -> None:
             )
 
 
-def _read_conversion_record(path: Path) -> dict[str, Any] | None:
+def _read_gguf_conversion_record(path: Path) -> dict[str, Any] | None:
     """Read the record of a conversion; None if it is missing or invalid."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))

@@ -63,7 +63,7 @@ def build_unrolled_model(model: Any, route: Route) -> Any:
     with torch.device("meta"):
         unrolled = type(model)(config)
     unrolled.load_state_dict(_unroll_state_dict(model, route), assign=True, strict=True)
-    _share_computed_buffers(model, unrolled)
+    _take_computed_buffers_from_original(model, unrolled)
     return unrolled.eval().requires_grad_(requires_grad=False)
 
 
@@ -81,7 +81,7 @@ def _unroll_state_dict(model: Any, route: Route) -> dict[str, torch.Tensor]:
     return weights
 
 
-def _share_computed_buffers(model: Any, unrolled: Any) -> None:
+def _take_computed_buffers_from_original(model: Any, unrolled: Any) -> None:
     """Take buffers that are computed, not loaded (rotary frequencies, embedding scales), from the original."""
     originals = dict(model.named_modules())
     for name, module in unrolled.named_modules():

@@ -19,12 +19,12 @@ from macro_routing.errors import ModelError, RouteError
 from macro_routing.models.decoder import (
     AdapterRejector,
     check_has_no_adapter,
-    count_layers,
+    count_model_layers,
     get_decoder,
     reject_new_adapter,
 )
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.models.support import check_supported, get_text_config
+from macro_routing.models.support import check_model_can_be_routed, get_text_config
 from macro_routing.routes.route import Route
 
 _COPIED_DICTIONARIES = (
@@ -76,11 +76,11 @@ def _check_route_and_model(model: Any, route: Route, allow_untested: bool) -> No
         raise RouteError(f"{route!r} is not a Route; parse it with parse_route(text, layers) first")
     if not hasattr(model, "modules") or not hasattr(model, "config"):
         raise ModelError(f"a {type(model).__name__} is not a transformers model")
-    check_supported(model.config, allow_untested=allow_untested)
+    check_model_can_be_routed(model.config, allow_untested=allow_untested)
     check_has_no_adapter(model)
     if getattr(model, "macro_route", None) is not None:
         raise ModelError("this model is routed already; apply the route to the model it was made from")
-    layers = count_layers(model)
+    layers = count_model_layers(model)
     if route.layers != layers:
         raise RouteError(f"the route is for {route.layers} layers, but the model has {layers}")
 

@@ -43,7 +43,7 @@ def find_unroutable_reason(config: Any, *, allow_untested: bool = False) -> str 
     return None
 
 
-def check_supported(config: Any, *, allow_untested: bool = False) -> None:
+def check_model_can_be_routed(config: Any, *, allow_untested: bool = False) -> None:
     """Reject a model that cannot be routed, with the reason."""
     if reason := find_unroutable_reason(config, allow_untested=allow_untested):
         raise ModelError(reason)

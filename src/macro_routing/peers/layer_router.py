@@ -38,7 +38,7 @@ ChooseCounts = Callable[[list[int], int, list[torch.Tensor]], list[int]]
 """Indices of prompts, a layer and the states entering it → how often each prompt's pass applies the layer."""
 
 
-def decide_layer_counts(
+def run_prompts_deciding_layer_counts(
     frozen: FrozenModel,
     prompts: Sequence[Tokens],
     choose_layer_counts: ChooseCounts,
@@ -84,7 +84,9 @@ class LayerRouters:
         def choose_layer_counts(_indices: list[int], layer: int, states: list[torch.Tensor]) -> list[int]:
             return [int(count) for count in self.compute_logits(layer, states).argmax(dim=-1).tolist()]
 
-        counts = decide_layer_counts(frozen, prompts, choose_layer_counts, max_batch_tokens=max_batch_tokens)
+        counts = run_prompts_deciding_layer_counts(
+            frozen, prompts, choose_layer_counts, max_batch_tokens=max_batch_tokens
+        )
         return [route_from_drllm_label(prompt_counts) for prompt_counts in counts]
 
     @torch.no_grad()
@@ -100,7 +102,7 @@ class LayerRouters:
     def load(cls, path: str | os.PathLike[str], frozen: FrozenModel) -> "LayerRouters":
         """Read the routers of ``frozen``; routers of another model are rejected."""
         saved = load_saved_routers(path, "layers", frozen)
-        return cls(saved.build_routers(frozen.layers, MAX_APPLICATIONS + 1), saved.settings, frozen.weights_id)
+        return cls(saved.restore_saved_routers(frozen.layers, MAX_APPLICATIONS + 1), saved.settings, frozen.weights_id)
 
 
 def train_layer_routers(
@@ -129,6 +131,6 @@ def train_layer_routers(
         examples.record_router_targets(indices, layer, states, counts)
         return counts
 
-    decide_layer_counts(frozen, prompts, follow_and_record_label)
+    run_prompts_deciding_layer_counts(frozen, prompts, follow_and_record_label)
     routers, report = create_and_train_routers(frozen, examples, settings, seed)
     return LayerRouters(routers, settings, frozen.weights_id), report

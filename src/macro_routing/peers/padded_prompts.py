@@ -8,7 +8,7 @@ import torch
 from macro_routing.engine.batching import Tokens, batch_by_length, compute_position_ids, pad_left
 from macro_routing.errors import ModelError
 from macro_routing.models.decoder import get_decoder
-from macro_routing.models.hidden_states import compute_layer_inputs
+from macro_routing.models.hidden_states import compute_layer_keyword_arguments
 
 _BATCH_TOKENS = {"cpu": 8_192, "cuda": 16_384}
 """Tokens, padding included, that run through the model together by default."""
@@ -31,7 +31,9 @@ class PaddedPromptBatch:
         self._model = model
         self._lengths = [len(prompt) for prompt in prompts]
         self._ids, self._mask = pad_left(prompts, model.device)
-        inputs = compute_layer_inputs(model, self._ids, self._mask, compute_position_ids(self._mask), cached=0)
+        inputs = compute_layer_keyword_arguments(
+            model, self._ids, self._mask, compute_position_ids(self._mask), cached=0
+        )
         self.embedded = inputs.embedded
         """``[prompts, longest, width]``, padding first."""
         self._arguments = {tuple(range(len(prompts))): inputs.arguments}
@@ -57,7 +59,7 @@ class PaddedPromptBatch:
             if len(self._arguments) == _MAX_CACHED_ROW_SETS:
                 self._arguments.pop(next(iter(self._arguments)))
             ids, mask = self._ids[list(rows)], self._mask[list(rows)]
-            inputs = compute_layer_inputs(self._model, ids, mask, compute_position_ids(mask), cached=0)
+            inputs = compute_layer_keyword_arguments(self._model, ids, mask, compute_position_ids(mask), cached=0)
             self._arguments[rows] = inputs.arguments
         return self._arguments[rows]
 

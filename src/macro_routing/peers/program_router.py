@@ -33,10 +33,10 @@ from macro_routing.peers.router_training import (
     create_and_train_routers,
 )
 from macro_routing.routes.route import Add, Program, Route
-from macro_routing.routes.space import ProgramPosition, RouteSpace
+from macro_routing.routes.space import PartialProgramPosition, RouteSpace
 from macro_routing.settings import build_settings
 
-ChooseActions = Callable[[list[int], list[ProgramPosition], list[torch.Tensor]], list[int]]
+ChooseActions = Callable[[list[int], list[PartialProgramPosition], list[torch.Tensor]], list[int]]
 """Indices of prompts, the positions of their programs and their current states → the action of each."""
 
 
@@ -114,7 +114,7 @@ class ProgramRouters:
     ) -> list[Route]:
         """The route of every prompt, decided step by step while the prompts run through the model."""
         return [
-            program.expand(self.space.layers)
+            program.to_route(self.space.layers)
             for program in self.decide_programs(frozen, prompts, max_batch_tokens=max_batch_tokens)
         ]
 
@@ -125,7 +125,7 @@ class ProgramRouters:
         check_router_model(self.weights_id, frozen)
 
         def choose_actions(
-            _indices: list[int], positions: list[ProgramPosition], states: list[torch.Tensor]
+            _indices: list[int], positions: list[PartialProgramPosition], states: list[torch.Tensor]
         ) -> list[int]:
             if positions[0].applied > self.routers.router_count:
                 return [self.space.rejoin_action] * len(positions)
@@ -137,7 +137,9 @@ class ProgramRouters:
         return [self.space.program_from_actions(actions) for actions in actions_by_prompt]
 
     @torch.no_grad()
-    def compute_logits(self, positions: Sequence[ProgramPosition], states: Sequence[torch.Tensor]) -> torch.Tensor:
+    def compute_logits(
+        self, positions: Sequence[PartialProgramPosition], states: Sequence[torch.Tensor]
+    ) -> torch.Tensor:
         """Logits ``[prompts, actions]`` for programs at ``positions``, all after equally many applications."""
         logits = compute_router_logits(self.routers, positions[0].applied - 1, states, self.settings.windows)
         return logits.masked_fill(~compute_feasible_action_mask(self.space, positions).to(logits.device), -math.inf)
@@ -161,10 +163,10 @@ class ProgramRouters:
             raise ModelError(f"{saved.folder} holds invalid routers: {error}") from None
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count < space.max_length:
             raise ModelError(f"{saved.folder} holds {count!r} routers, but its space has 1 to {space.max_length - 1}")
-        return cls(saved.build_routers(count, space.action_count), space, saved.settings, frozen.weights_id)
+        return cls(saved.restore_saved_routers(count, space.action_count), space, saved.settings, frozen.weights_id)
 
 
-def compute_feasible_action_mask(space: RouteSpace, positions: Sequence[ProgramPosition]) -> torch.Tensor:
+def compute_feasible_action_mask(space: RouteSpace, positions: Sequence[PartialProgramPosition]) -> torch.Tensor:
     """Whether each action is feasible at each position, ``[positions, actions]``."""
     applied, layer = [position.applied for position in positions], [position.layer for position in positions]
     return torch.from_numpy(space.feasibility_mask[applied, layer])
@@ -195,7 +197,7 @@ def train_program_routers(  # noqa: PLR0913
     )
 
     def follow_and_record_label(
-        indices: list[int], positions: list[ProgramPosition], states: list[torch.Tensor]
+        indices: list[int], positions: list[PartialProgramPosition], states: list[torch.Tensor]
     ) -> list[int]:
         router = positions[0].applied - 1
         actions = [labels[index][router] for index in indices]

@@ -63,14 +63,14 @@ class StackedRouters(nn.Module):
         """Create ``count`` routers with torch's default initialization of linear layers."""
         super().__init__()
 
-        def make_uniform_parameter(*shape: int, inputs: int) -> nn.Parameter:
+        def make_uniformly_initialized_parameter(*shape: int, inputs: int) -> nn.Parameter:
             bound = 1 / math.sqrt(inputs)
             return nn.Parameter(torch.empty(*shape, dtype=torch.float32).uniform_(-bound, bound, generator=generator))
 
-        self.inner = make_uniform_parameter(count, width, hidden, inputs=width)
-        self.inner_bias = make_uniform_parameter(count, hidden, inputs=width)
-        self.outer = make_uniform_parameter(count, hidden, classes, inputs=hidden)
-        self.outer_bias = make_uniform_parameter(count, classes, inputs=hidden)
+        self.inner = make_uniformly_initialized_parameter(count, width, hidden, inputs=width)
+        self.inner_bias = make_uniformly_initialized_parameter(count, hidden, inputs=width)
+        self.outer = make_uniformly_initialized_parameter(count, hidden, classes, inputs=hidden)
+        self.outer_bias = make_uniformly_initialized_parameter(count, classes, inputs=hidden)
 
     @property
     def router_count(self) -> int:
@@ -149,7 +149,7 @@ class SavedRouters:
     weights: bytes
     frozen: FrozenModel
 
-    def build_routers(self, count: int, classes: int) -> StackedRouters:
+    def restore_saved_routers(self, count: int, classes: int) -> StackedRouters:
         """The routers, if they have the expected shape."""
         width = get_hidden_size(self.frozen)
         if self.record.get("routers") != count or self.record.get("width") != width:

@@ -9,7 +9,7 @@ from macro_routing.search.policy import MarkovPolicy
 Floats = NDArray[np.float64]
 
 
-def count_expected_actions(policy: MarkovPolicy) -> Floats:
+def count_expected_actions_by_layer(policy: MarkovPolicy) -> Floats:
     """How often a program drawn from the policy takes each action at each layer, ``[layer, action]``.
 
     All positions advance together, one layer application at a time. Rejoins sum to 1: every program ends once.

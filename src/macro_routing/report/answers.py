@@ -59,7 +59,7 @@ def _render_answers_within_limits(kind: str, group: Sequence[AnswerPair]) -> lis
     return rendered
 
 
-def _format_prediction(prediction: str, choices: Sequence[str]) -> str:
+def _format_answer_with_choice(prediction: str, choices: Sequence[str]) -> str:
     """An answer; a letter with the choice it stands for."""
     index = LETTERS.find(prediction) if len(prediction) == 1 else -1
     named = f"{prediction} ({choices[index]})" if 0 <= index < len(choices) else prediction
@@ -79,7 +79,7 @@ def _shorten_question(text: str) -> str:
 
 _TEXT_FUNCTIONS = {
     "is_truncated": is_truncated,
-    "format_prediction": _format_prediction,
+    "format_prediction": _format_answer_with_choice,
     "shorten": _shorten_text,
     "shorten_question": _shorten_question,
 }

@@ -136,11 +136,11 @@ def _compute_color_limit(cells: Sequence[BlockCell]) -> float:
     sizes = [abs(cell.difference) for cell in cells]
     gain = max(cell.difference for cell in cells)
     return round_up_to_round_number(
-        max(gain, float(np.quantile(sizes, _SHARE_IN_RANGE)), 2 * _estimate_standard_error(cells), 0.001)
+        max(gain, float(np.quantile(sizes, _SHARE_IN_RANGE)), 2 * _estimate_difference_standard_error(cells), 0.001)
     )
 
 
-def _estimate_standard_error(cells: Sequence[BlockCell]) -> float:
+def _estimate_difference_standard_error(cells: Sequence[BlockCell]) -> float:
     """Of one cell's difference, roughly: two accuracies near the standard pass's, taken as independent."""
     accuracy = _compute_standard_accuracy(cells)
     return math.sqrt(2 * accuracy * (1 - accuracy) / min(cell.total for cell in cells))
@@ -173,7 +173,7 @@ def _write_caption(cells: Sequence[BlockCell]) -> str:
     fewest, most = min(cell.total for cell in cells), max(cell.total for cell in cells)
     examples = format_count(fewest) if fewest == most else f"{format_count(fewest)} to {format_count(most)}"
     plural = "example" if most == 1 else "examples"
-    error, accuracy = _estimate_standard_error(cells), format_percent(_compute_standard_accuracy(cells))
+    error, accuracy = _estimate_difference_standard_error(cells), format_percent(_compute_standard_accuracy(cells))
     noise = (
         f"a cell's difference has a standard error of about {100 * error:.1f} points (roughly: two "
         f"independent accuracies near the standard pass's {accuracy} on {format_count(fewest)})"

@@ -30,7 +30,7 @@ _FIELDS: dict[str, tuple[str, Callable[[float], str]]] = {
 Cost = Mapping[str, Any]
 
 
-def render_cost_section(route: Route, cost: Cost | None, rounds: Sequence[RoundReport]) -> Markup:
+def render_route_cost_section(route: Route, cost: Cost | None, rounds: Sequence[RoundReport]) -> Markup:
     """Layers, time and memory of both; what was not measured says so. Below them, what the search itself took."""
     standard, routed = (_get_route_costs(arm, cost) for arm in (Route.standard(route.layers), route))
     rows: list[Row] = [

@@ -49,7 +49,7 @@ class Figure:
         """The drawing as a file that needs no page: title above, legend below, light colours."""
         titles = textwrap.wrap(self.title, int(self.width / _TITLE_CHARACTER), break_on_hyphens=False) or [""]
         top = _TITLE + _ROW * (len(titles) - 1)
-        legend = self._place_legend(top + self.height + _MARGIN)
+        legend = self._arrange_legend_in_rows(top + self.height + _MARGIN)
         return render_template(
             "figure.svg",
             figure=self,
@@ -65,7 +65,7 @@ class Figure:
             background=LIGHT["card"],
         )
 
-    def _place_legend(self, top: float) -> list[tuple[float, float, LegendKey]]:
+    def _arrange_legend_in_rows(self, top: float) -> list[tuple[float, float, LegendKey]]:
         """The keys with their positions, in as many rows as they need."""
         placed: list[tuple[float, float, LegendKey]] = []
         x = _MARGIN

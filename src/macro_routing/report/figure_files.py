@@ -11,13 +11,13 @@ from pathlib import Path
 from macro_routing.errors import RunError
 from macro_routing.report.block_map import draw_block_map
 from macro_routing.report.figure import Figure
-from macro_routing.report.interval_chart import draw_variant_accuracy_chart
+from macro_routing.report.interval_chart import draw_test_accuracy_chart
 from macro_routing.report.policy_map import draw_policy_map
 from macro_routing.report.rendering import write_output_file
 from macro_routing.report.rounds_chart import draw_rounds_chart
 from macro_routing.report.route_chart import draw_route_chart
 from macro_routing.report.run_comparison_page import draw_run_gains
-from macro_routing.report.run_data import RunData, explain_unreadable_run, load_run_data
+from macro_routing.report.run_data import RunData, explain_unreadable_run, load_run_for_report
 
 _SCALE = 2.0
 """Pixels per unit: sharp on a slide."""
@@ -29,7 +29,7 @@ NO_FONTS = "PNG files would have no text, since this machine has no fonts; insta
 
 def write_figures(folders: Sequence[str | Path], output: Path, report: Callable[[str], None]) -> list[Path]:
     """Every figure of a run, or what compares several, as SVG and PNG; ``report`` hears why there is no PNG."""
-    runs = [load_run_data(folder) for folder in folders]
+    runs = [load_run_for_report(folder) for folder in folders]
     with explain_unreadable_run(runs[0].path):
         figures = draw_run_figures(runs[0]) if len(runs) == 1 else [draw_run_gains(runs)]
     return save_figures([figure for figure in figures if figure is not None], output, report)
@@ -56,7 +56,7 @@ def draw_run_figures(run: RunData) -> list[Figure]:
     """What a run has to show, as far as it came."""
     chosen, settings = run.chosen_route, run.search_settings
     figures = [
-        None if run.result is None else draw_variant_accuracy_chart(run.result),
+        None if run.result is None else draw_test_accuracy_chart(run.result),
         None if chosen is None else draw_route_chart(chosen, str(chosen)),
         draw_rounds_chart(run.rounds, settings["iterations"], settings, run.draws),
         draw_block_map(run.draws, run.layers) if run.sweeps_blocks else None,

@@ -41,7 +41,7 @@ def classify_gain_or_loss(result: RunResult) -> str:
     return GAIN if paired.difference > 0 else LOSS
 
 
-def draw_variant_accuracy_chart(result: RunResult) -> Figure:
+def draw_test_accuracy_chart(result: RunResult) -> Figure:
     """Accuracies of all variants on the test set; the chosen route's stands out."""
     bounds = [wilson_interval(variant.accuracy, variant.n) for variant in result.variants]
     rows = [

@@ -33,7 +33,7 @@ def _list_data_facts(run: RunData) -> dict[str, str]:
     guards = header["guards"].items()
     scope = {name: value for name, value in header["scope"].items() if name not in {"numerics", "task"}}
     return {
-        "task": run.task,
+        "task": run.task_name,
         "seed": str(run.given_config["seed"]),
         **{name: f"{size} examples, fingerprint {fingerprint}" for name, (size, fingerprint) in splits},
         **{f"guard {name}": ", ".join(f"{split} {mark}" for split, mark in marks.items()) for name, marks in guards},

@@ -44,7 +44,7 @@ def render_result(result: RunResult, answers: Mapping[str, Any] | None, *, gener
         paired=result.comparison,
         detectable=format_detectable_gain(result.detectable),
         p_value=f"{result.comparison.p_value:.2g}",
-        table=_make_variants_table(result, differences, generates=generates),
+        table=_make_tested_routes_table(result, differences, generates=generates),
         notes=[_VARIANTS_NOTE] if generates else [_VARIANTS_NOTE, _LIKELIHOOD_NOTE],
     )
 
@@ -56,7 +56,7 @@ def _compare_with_standard(answers: Mapping[str, Any], result: RunResult, seed: 
     return {route: compare_paired(standard, values, seed=seed) for route, values in correct.items()}
 
 
-def _make_variants_table(
+def _make_tested_routes_table(
     result: RunResult, differences: Mapping[str, PairedComparison], *, generates: bool
 ) -> ReportTable:
     bounds = [wilson_interval(variant.accuracy, variant.n) for variant in result.variants]

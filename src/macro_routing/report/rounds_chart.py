@@ -44,7 +44,7 @@ def draw_rounds_chart(
     if not rounds:
         return None
     planned = max(planned, len(rounds))
-    marks = _place_draw_marks(draws if len(draws) <= _MAX_DRAWS else (), settings.get("elite", 0))
+    marks = _place_marks_of_drawn_routes(draws if len(draws) <= _MAX_DRAWS else (), settings.get("elite", 0))
     scored = [report for report in rounds if report.median is not None]
     intervals = [(report.number, *wilson_interval(report.best, report.examples)) for report in scored]
     values = [value for report in rounds for value in (report.standard_low, report.standard_high)]
@@ -81,7 +81,7 @@ class _DrawMark(NamedTuple):
     class_: str
 
 
-def _place_draw_marks(draws: Sequence[Draw], elite_size: int) -> list[_DrawMark]:
+def _place_marks_of_drawn_routes(draws: Sequence[Draw], elite_size: int) -> list[_DrawMark]:
     """Each round's draws side by side, in the order they were drawn; failed ones are not drawn."""
     by_round: dict[int, list[Draw]] = {}
     for draw in draws:
@@ -94,7 +94,7 @@ def _place_draw_marks(draws: Sequence[Draw], elite_size: int) -> list[_DrawMark]
             if isinstance(draw.outcome, Score):
                 marks.append(_DrawMark(x, draw.outcome.accuracy, "draw elite" if index in elite else "draw"))
             elif isinstance(draw.outcome, StoppedScore):
-                marks.append(_DrawMark(x, draw.outcome.accuracy_upper_bound, "stopped"))
+                marks.append(_DrawMark(x, draw.outcome.accuracy_if_rest_correct, "stopped"))
     return marks
 
 

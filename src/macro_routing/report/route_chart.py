@@ -36,7 +36,7 @@ def draw_route_chart(route: Route, title: str = "The route") -> Figure | None:
     y = Scale(0, max(route.layers - 1, 1), height - _BOTTOM - 8, _TOP + 8)
     moves = [None, *(_classify_move(before, step) for before, step in pairwise(route.steps))]
     marks = [
-        _StepMark(x(number), y(step.layer), move, step)
+        _RouteChartPoint(x(number), y(step.layer), move, step)
         for number, (move, step) in enumerate(zip(moves, route.steps, strict=True), 1)
     ]
     unused = sorted(set(range(route.layers)) - {step.layer for step in route.steps})
@@ -58,7 +58,7 @@ def draw_route_chart(route: Route, title: str = "The route") -> Figure | None:
     return Figure("route", title, label, width, height, shapes, _make_legend(route, {*moves}, has_unused=bool(unused)))
 
 
-class _StepMark(NamedTuple):
+class _RouteChartPoint(NamedTuple):
     x: float
     y: float
     move: str | None
@@ -66,7 +66,7 @@ class _StepMark(NamedTuple):
     step: Step
 
 
-def _place_labels(marks: Sequence[_StepMark]) -> list[tuple[str, float, float]]:
+def _place_labels(marks: Sequence[_RouteChartPoint]) -> list[tuple[str, float, float]]:
     """Names of the steps that are not ordinary, to the lower right; overlapping ones one under the other."""
     labels: list[tuple[str, float, float]] = []
     for mark in marks[1:]:

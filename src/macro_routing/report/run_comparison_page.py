@@ -27,7 +27,7 @@ from macro_routing.report.interval_chart import (
 from macro_routing.report.rendering import render_page, render_table, render_template, write_output_file
 from macro_routing.report.result_section import make_difference_cell
 from macro_routing.report.route_chart import draw_route_chart
-from macro_routing.report.run_data import RunData, explain_unreadable_run, load_run_data
+from macro_routing.report.run_data import RunData, explain_unreadable_run, load_run_for_report
 from macro_routing.report.tables import ReportTable, Row, TableCell, flatten_settings
 from macro_routing.runs.options import format_config_as_toml
 from macro_routing.runs.result import LEVEL, ORACLE, RunResult
@@ -46,7 +46,7 @@ def write_run_comparison(folders: Sequence[str | Path], output: Path) -> Path:
     """Write the page that compares some runs; unfinished ones are marked as such."""
     if len(folders) < 2:
         raise RunError("a comparison needs two runs or more")
-    runs = [load_run_data(folder) for folder in folders]
+    runs = [load_run_for_report(folder) for folder in folders]
     with explain_unreadable_run(Path("one of the runs")):
         page = _render_run_comparison(dict(zip(name_runs(runs), runs, strict=True)))
     write_output_file(output, page)

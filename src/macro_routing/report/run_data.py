@@ -59,18 +59,18 @@ class RunData:
     def title(self) -> str:
         """Model and task; a file by its own name, and long names are shortened."""
         model = Path(self.header["model"]["name"])
-        names = (model.name if model.is_absolute() else str(self.header["model"]["name"]), self.task)
+        names = (model.name if model.is_absolute() else str(self.header["model"]["name"]), self.task_name)
         return " on ".join(name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…" for name in names)
 
     @property
-    def task(self) -> str:
+    def task_name(self) -> str:
         """What was asked."""
         return str(self.header["scope"].get("task", self.given_config["task"]))
 
     @property
     def chosen_route(self) -> Route | None:
         """The chosen route, once there is one."""
-        return None if self.choice is None else parse_program(self.choice["chosen"]).expand(self.layers)
+        return None if self.choice is None else parse_program(self.choice["chosen"]).to_route(self.layers)
 
     @property
     def generates_text(self) -> bool:
@@ -107,7 +107,7 @@ class RunData:
         return str(self.resolved_config["decoding"]["mode"])
 
 
-def load_run_data(path: str | Path) -> RunData:
+def load_run_for_report(path: str | Path) -> RunData:
     """A run's data from its folder; a folder without a run is rejected."""
     folder = RunFolder.open(Path(path))
     with explain_unreadable_run(folder.path):

@@ -7,14 +7,14 @@ from markupsafe import Markup
 
 from macro_routing.report.answers import render_changed_answers
 from macro_routing.report.block_map import draw_block_map
-from macro_routing.report.cost import render_cost_section
+from macro_routing.report.cost import render_route_cost_section
 from macro_routing.report.policy_map import render_policy_maps
 from macro_routing.report.rendering import render_page, render_template, write_output_file
 from macro_routing.report.reproduce import render_reproduction
 from macro_routing.report.result_section import render_result
 from macro_routing.report.rounds_chart import render_rounds_chart
 from macro_routing.report.route_chart import render_route
-from macro_routing.report.run_data import RunData, explain_unreadable_run, load_run_data
+from macro_routing.report.run_data import RunData, explain_unreadable_run, load_run_for_report
 from macro_routing.report.search_tables import render_candidates_table, render_rounds_table
 from macro_routing.report.token_stats import render_token_stats
 from macro_routing.runs.folder import REPORT, RunFolder
@@ -23,7 +23,7 @@ from macro_routing.runs.result import LEVEL
 
 def write_report(folder: str | Path, output: Path | None = None) -> Path:
     """Write a run's page into its folder, or to ``output``; the page of an unfinished run says how far it came."""
-    run = load_run_data(folder)
+    run = load_run_for_report(folder)
     with explain_unreadable_run(run.path):
         page = render_page(
             "run.html",
@@ -59,7 +59,7 @@ def _render_sections(run: RunData) -> dict[str, Markup]:
         sections["Result"] = render_result(run.result, run.answers, generates=generates, seed=seed)
     if run.chosen_route is not None:
         sections["Route"] = render_route(run.chosen_route)
-        sections["Cost"] = render_cost_section(run.chosen_route, run.cost, run.rounds)
+        sections["Cost"] = render_route_cost_section(run.chosen_route, run.cost, run.rounds)
     if run.result is not None and run.answers is not None:
         stats = render_token_stats(run.answers, run.result, generates=generates, resolved=run.resolved_config)
         sections["Truncation and tokens"] = stats

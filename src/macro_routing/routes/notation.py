@@ -15,7 +15,7 @@ import yaml
 from macro_routing.errors import NotationError, RouteError, shorten_value
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import MAX_LAYERS, MAX_STEPS, Add, Program, Route, Step, split_into_ascending_runs
-from macro_routing.routes.route_file import is_route_file, parse_route_file
+from macro_routing.routes.route_file import is_route_file_text, parse_route_file
 
 NOTATIONS = ("text", "json", "ranges", "mergekit")
 _RYS_PAIR = re.compile(r"\s*\(?\s*([0-9]{1,6})\s*,\s*([0-9]{1,6})\s*\)?\s*")
@@ -28,7 +28,7 @@ def parse_route(text: str, layers: int | None) -> Route:
     ``layers`` is the model's number of layers; only JSON that carries it may leave it out.
     """
     stripped = text.strip().lstrip("\ufeff")
-    if is_route_file(stripped):
+    if is_route_file_text(stripped):
         route = parse_route_file(stripped).route
         if layers is not None and route.layers != layers:
             raise NotationError(f"the route file is for {route.layers} layers, but the model has {layers}")
@@ -39,20 +39,20 @@ def parse_route(text: str, layers: int | None) -> Route:
         if stripped[:1] in ("L", "R"):
             parse_program(stripped)  # a malformed route is the first thing to fix
         raise NotationError("the number of the model's layers is not known; give it with --layers")
-    return _parse_any_route_notation(stripped, layers)
+    return _parse_notation_without_layer_count(stripped, layers)
 
 
-def _parse_any_route_notation(text: str, layers: int) -> Route:
+def _parse_notation_without_layer_count(text: str, layers: int) -> Route:
     """Read a route in a notation that does not say how many layers the model has."""
     if text[:1] in ("L", "R", ""):
-        return parse_program(text).expand(layers)
+        return parse_program(text).to_route(layers)
     if "slices:" in text or "merge_method:" in text:
         return _parse_mergekit(text, layers)
     if pair := _RYS_PAIR.fullmatch(text):
         return _parse_rys_pair(pair, layers)
     if text[0].isdigit() and ("," in text or ".." in text):
         return _parse_ranges(text, layers)
-    return _parse_mergekit(text, layers) if ":" in text and "\n" in text else parse_program(text).expand(layers)
+    return _parse_mergekit(text, layers) if ":" in text and "\n" in text else parse_program(text).to_route(layers)
 
 
 def format_route(route: Route, notation: str, model: str = "MODEL") -> str:
@@ -91,7 +91,7 @@ def _parse_json_route(text: str, layers: int | None) -> Route:
     if len(value["steps"]) > MAX_STEPS:
         raise NotationError(f"the JSON route has more than {MAX_STEPS} steps")
     steps = tuple(_step_from_json(step, number) for number, step in enumerate(value["steps"], 1))
-    return Program(steps, rejoin).expand(_resolve_layer_count(value.get("layers"), layers))
+    return Program(steps, rejoin).to_route(_resolve_layer_count(value.get("layers"), layers))
 
 
 def _step_from_json(value: Any, number: int) -> Step:

@@ -132,7 +132,7 @@ class Route:
         """Whether the route runs through to the model's last layer."""
         return self.steps[-1].layer == self.layers - 1
 
-    def shortest_program(self) -> "Program":
+    def program_with_earliest_rejoin(self) -> "Program":
         """The program whose ``RJ`` stands for the longest standard tail that leaves at least one step."""
         if not self.reaches_last_layer:
             return Program(self.steps, rejoin=False)
@@ -147,7 +147,7 @@ class Route:
 
     def __str__(self) -> str:
         """The route in the paper's notation; the standard pass is ``L0 RJ``."""
-        return str(self.shortest_program())
+        return str(self.program_with_earliest_rejoin())
 
     def __repr__(self) -> str:
         """Short enough to be read in a list of routes."""
@@ -166,7 +166,7 @@ class Program:
         if not self.steps:
             raise RouteError("a route needs at least one step")
 
-    def expand(self, layers: int) -> Route:
+    def to_route(self, layers: int) -> Route:
         """The route this program executes on a model with ``layers`` layers."""
         check_layer_count_in_range(layers)
         tail = range(self.steps[-1].layer + 1, layers) if self.rejoin else ()

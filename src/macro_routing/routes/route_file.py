@@ -46,7 +46,7 @@ class RouteFile:
         return json.dumps({"format": FORMAT, "layers": self.route.layers, **values}, indent=1, ensure_ascii=False)
 
 
-def is_route_file(text: str) -> bool:
+def is_route_file_text(text: str) -> bool:
     """Whether a text looks like a route file."""
     return text.lstrip("\ufeff \n").startswith("{") and f'"{_FORMAT_PREFIX}' in text[:2000]
 
@@ -62,7 +62,7 @@ def parse_route_file(text: str) -> RouteFile:
         raise NotationError(f"the route file has the format {shorten_value(version)}; this version reads {FORMAT}")
     _check_route_file_types(values)
     try:
-        route = parse_program(values.pop("route")).expand(values.pop("layers"))
+        route = parse_program(values.pop("route")).to_route(values.pop("layers"))
         return RouteFile(route, **values)
     except (KeyError, TypeError, AttributeError) as error:
         raise NotationError(f"the route file is damaged: {error}") from None

@@ -24,7 +24,7 @@ EXTRA_LENGTH = 12
 """Without a ``max_length`` a route may be this much longer than the model is deep."""
 
 
-class ProgramPosition(NamedTuple):
+class PartialProgramPosition(NamedTuple):
     """Where a partial program stands: enough to know its state, its mask and everything that can follow."""
 
     layer: int
@@ -152,14 +152,14 @@ class RouteSpace(CheckedSettings):
             if number != self.rejoin_action
         }
 
-    def layer_budget_phase(self, applied: int) -> int:
+    def compute_budget_phase(self, applied: int) -> int:
         """Budget phase after ``applied`` applications, in whole numbers so that thirds are exact; 0 when it is off."""
         left = 3 * (self.max_length - applied)
         return 0 if not self.phase or left > 2 * self.max_length else 1 if left > self.max_length else 2
 
-    def state_index(self, position: ProgramPosition) -> tuple[int, int, int, int]:
+    def state_index(self, position: PartialProgramPosition) -> tuple[int, int, int, int]:
         """Index of a position's state in a table."""
-        return position.layer, self.layer_budget_phase(position.applied), position.displacement, position.operator
+        return position.layer, self.compute_budget_phase(position.applied), position.displacement, position.operator
 
     # --- feasibility --------------------------------------------------------------------------------------------
 
@@ -177,9 +177,9 @@ class RouteSpace(CheckedSettings):
         return mask
 
     @cached_property
-    def initial_position(self) -> ProgramPosition:
+    def initial_position(self) -> PartialProgramPosition:
         """Every program begins by applying layer 0."""
-        return ProgramPosition(layer=0, displacement=self.table_shape[2] - 1, operator=0, applied=1)
+        return PartialProgramPosition(layer=0, displacement=self.table_shape[2] - 1, operator=0, applied=1)
 
     @cached_property
     def action_arrival_states(self) -> NDArray[np.int64]:
@@ -208,12 +208,12 @@ class RouteSpace(CheckedSettings):
             )
         ]
 
-    def position_after_action(self, position: ProgramPosition, action: int) -> ProgramPosition:
+    def position_after_action(self, position: PartialProgramPosition, action: int) -> PartialProgramPosition:
         """The position after a move or an add."""
         delta, displacement, operator = self._displacement_and_arrival_by_action[action]
-        return ProgramPosition(position.layer + delta, displacement, operator, position.applied + 1)
+        return PartialProgramPosition(position.layer + delta, displacement, operator, position.applied + 1)
 
-    def list_actions_with_positions(self, program: Program) -> list[tuple[ProgramPosition, int]]:
+    def list_program_actions_with_positions(self, program: Program) -> list[tuple[PartialProgramPosition, int]]:
         """The actions that write ``program``, rejoin last, each with the position in which it is taken.
 
         Programs outside the space are rejected.
@@ -232,9 +232,9 @@ class RouteSpace(CheckedSettings):
 
     def program_to_actions(self, program: Program) -> list[int]:
         """The actions that write ``program``, rejoin last; rejects programs outside the space."""
-        return [action for _, action in self.list_actions_with_positions(program)]
+        return [action for _, action in self.list_program_actions_with_positions(program)]
 
-    def _step_to_action(self, position: ProgramPosition, step: Step, number: int) -> int:
+    def _step_to_action(self, position: PartialProgramPosition, step: Step, number: int) -> int:
         delta = step.layer - position.layer
         where = f"step {number} ({step})"
         if abs(delta) > self.radius:
@@ -257,13 +257,13 @@ class RouteSpace(CheckedSettings):
 
     def check_route(self, route: Route | Program) -> None:
         """Reject a route or program outside the space; the error names the step and the rule."""
-        self.list_actions_with_positions(self.route_to_program(route) if isinstance(route, Route) else route)
+        self.list_program_actions_with_positions(self.route_to_program(route) if isinstance(route, Route) else route)
 
     def route_to_program(self, route: Route) -> Program:
         """The shortest program that executes ``route``."""
         if route.layers != self.layers:
             raise SpaceError(f"the route is for {route.layers} layers, the space for {self.layers}")
-        return route.shortest_program()
+        return route.program_with_earliest_rejoin()
 
     def program_from_actions(self, actions: list[int]) -> Program:
         """The program that ``actions`` write, with or without the final rejoin; inverse of ``program_to_actions``."""

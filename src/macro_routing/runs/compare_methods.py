@@ -24,16 +24,21 @@ from macro_routing.runs.comparison_results import (
 )
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import RUN, RunFolder
-from macro_routing.runs.methods import MACRO, check_methods_comparable, keep_known_settings, list_used_decision_settings
+from macro_routing.runs.methods import (
+    MACRO,
+    check_requested_methods_comparable,
+    keep_settings_of_method,
+    list_used_decision_settings,
+)
 from macro_routing.runs.prepare import (
     check_run_inputs_unchanged,
     check_same_settings,
+    get_or_create_worker_pool,
     load_configured_model,
     load_configured_task,
     prepare_run,
     resume_run,
     run_search,
-    start_workers,
 )
 from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import Listener, RunPlan
@@ -76,12 +81,12 @@ def compare_methods(  # noqa: PLR0913
 
     ``points`` are places on the curve of each search; with one there is its end alone, and nothing more is tested.
     """
-    check_methods_comparable(names, seeds)
+    check_requested_methods_comparable(names, seeds)
     if task is None:
         load_configured_task(base)  # what cannot be read is rejected before the model is loaded
     listener = listener or Listener()
     # The same workers for all: what they know of a task, its prompts and its grader, depends on no seed.
-    with start_workers(base, workers, listener) as pool:
+    with get_or_create_worker_pool(base, workers, listener) as pool:
         frozen = frozen or load_configured_model(base, pool, listener)
         known: dict[str, Any] = {"frozen": frozen, "task": task, "store": store}
         # All of them before the first is run: what one would reject at the end is rejected now.
@@ -111,10 +116,10 @@ def plan_methods(  # noqa: PLR0913
     planned = []
     for config in make_method_configs(base, names, seeds, known, search):
         path, run = _get_method_run_folder(folder, config), prepare_run(config, **known)
-        _check_same_run(path, config, run.make_run_header())
-        evaluations = run.plan.max_evaluations + _count_curve_evaluations(run, points)
+        _check_same_run(path, config, run.make_run_json_contents())
+        evaluations = run.plan.max_evaluations + _count_budget_curve_evaluations(run, points)
         planned.append(PlannedRun(config, run.plan, evaluations, read_budget_curve(path) is not None))
-    _check_earlier_runs(folder, [run.config for run in planned], known["frozen"])
+    _check_earlier_runs_comparable(folder, [run.config for run in planned], known["frozen"])
     return planned
 
 
@@ -135,7 +140,9 @@ def make_method_configs(
     def make_method_config(method: str, seed: int) -> RunConfig:
         used = list_used_decision_settings(method, base.decision.objective)
         decision = {name: value for name, value in base.given.get("decision", {}).items() if name in used}
-        return base.with_changes(method=method, seed=seed, search=keep_known_settings(method, given), decision=decision)
+        return base.with_changes(
+            method=method, seed=seed, search=keep_settings_of_method(method, given), decision=decision
+        )
 
     configs = [make_method_config(method, seed) for seed in seeds for method in names]
     if base.budget is not None:
@@ -159,7 +166,7 @@ _SHARED_SETTINGS = (
 _METHOD_SETTINGS = ("search", "guard", "init_from")
 
 
-def _check_earlier_runs(folder: Path, configs: Sequence[RunConfig], frozen: FrozenModel) -> None:
+def _check_earlier_runs_comparable(folder: Path, configs: Sequence[RunConfig], frozen: FrozenModel) -> None:
     """Reject earlier runs of the folder that had another model, task, budget or data: one table is made of all.
 
     Runs of one method are one line of it, so they had the same settings of their search, too.
@@ -208,7 +215,7 @@ def _load_or_compute_curve(config: RunConfig, path: Path, known: dict[str, Any],
     return curve
 
 
-def _count_curve_evaluations(run: PreparedRun, points: int) -> int:
+def _count_budget_curve_evaluations(run: PreparedRun, points: int) -> int:
     """Outcomes that the places before the end ask for: candidates on validation data, the best one on the test set."""
     if not isinstance(run.searcher, Searcher):
         return 0

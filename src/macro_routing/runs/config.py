@@ -244,7 +244,9 @@ class RunConfig:
         given = _make_tables_absolute({name: dict(table) for name, table in tables.items() if table})
         config = dataclasses.replace(top_level, given=given)
         built = {name: config.resolve_settings_table(name) for name in cls.TABLES}
-        return _check_decision(dataclasses.replace(config, **built, search=config.build_search_settings({})))
+        return _check_objective_fits_method(
+            dataclasses.replace(config, **built, search=config.build_search_settings({}))
+        )
 
     def with_changes(self, **changes: Any) -> "RunConfig":
         """The configuration with other top-level values or whole tables."""
@@ -335,7 +337,7 @@ def _check_top_level(config: RunConfig) -> RunConfig:
     return dataclasses.replace(config, method=method, **paths)
 
 
-def _check_decision(config: RunConfig) -> RunConfig:
+def _check_objective_fits_method(config: RunConfig) -> RunConfig:
     """Reject an objective that the method cannot follow, and settings without effect."""
     if config.decision.objective == SPEED and METHODS[config.method].kind != "search":
         searches = ", ".join(name for name, method in METHODS.items() if method.kind == "search")

@@ -45,7 +45,7 @@ class FinalSelection:
     @classmethod
     def from_json(cls, values: Mapping[str, Any], layers: int) -> "FinalSelection":
         """The choice that ``to_json`` wrote."""
-        return cls(parse_program(values["chosen"]).expand(layers), tuple(values["candidates"]), values["refused"])
+        return cls(parse_program(values["chosen"]).to_route(layers), tuple(values["candidates"]), values["refused"])
 
 
 def select_route(
@@ -63,7 +63,7 @@ def select_route(
     def select_best(left: Sequence[Candidate]) -> Candidate:
         return select_candidate(left, [validated[candidate.route].score for candidate in left], score_on_training)
 
-    best, turned_down = _select_unopposed(
+    best, turned_down = _select_best_without_objection(
         candidates, select_best, lambda route: _find_route_failure(route, validated) or find_objection(route)
     )
     reason = "" if best else f"since {_join_reasons(turned_down)}"
@@ -99,7 +99,7 @@ def select_by_decision(
             break
         opposed[chosen] = objection
     turned_down = opposed | {
-        route: _explain_decision(finalist, settings)
+        route: _explain_finalist_rejection(finalist, settings)
         for route, finalist in evidence.items()
         if route != chosen and route not in opposed
     }
@@ -114,7 +114,7 @@ def select_by_decision(
     )
 
 
-def _explain_decision(finalist: FinalistEvidence, settings: DecisionSettings) -> str:
+def _explain_finalist_rejection(finalist: FinalistEvidence, settings: DecisionSettings) -> str:
     """Why a finalist was not returned."""
     if finalist.p_value <= settings.max_error_probability:
         return (
@@ -133,15 +133,15 @@ def _make_evidence_record(
     return {
         "holdout": sum(holdout[route].correct) if holdout else 0,
         "holdout_n": len(holdout[route].outcomes) if holdout else 0,
-        "expected_gain": finalist and finalist.posterior.mean,
-        "expected_deviation": finalist and finalist.posterior.deviation,
+        "expected_gain": finalist and finalist.posterior.expected_gain,
+        "expected_deviation": finalist and finalist.posterior.gain_standard_deviation,
         "required_gain": finalist and finalist.required_gain,
         "p_value": finalist and finalist.p_value,
-        "certainty": finalist and finalist.probability,
+        "certainty": finalist and finalist.probability_of_meeting_objective,
     }
 
 
-def _select_unopposed(
+def _select_best_without_objection(
     candidates: Sequence[Candidate],
     select_best: Callable[[Sequence[Candidate]], Candidate],
     find_objection: FindObjection,

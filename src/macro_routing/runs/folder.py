@@ -45,11 +45,11 @@ class RunFolder:
         self.path = path
 
     @staticmethod
-    def check_run_can_begin(path: Path) -> None:
+    def check_folder_free_for_run(path: Path) -> None:
         """Reject a folder that no run may begin in; nothing is written."""
         with RunFolder(path).explain_write_errors(begun=False):
             has_run, is_taken = (path / RUN).exists(), path.exists() and not path.is_dir()
-            is_taken = is_taken or (path.is_dir() and any(map(_shows_folder_in_use, path.iterdir())))
+            is_taken = is_taken or (path.is_dir() and any(map(_entry_marks_folder_occupied, path.iterdir())))
         if has_run:
             raise RunError(f"{path} holds a run already; go on with it (`macro resume {path}`) or name another folder")
         if is_taken:
@@ -58,7 +58,7 @@ class RunFolder:
     @classmethod
     def create(cls, path: Path) -> "RunFolder":
         """A folder that held nothing and is ready for a run."""
-        RunFolder.check_run_can_begin(path)
+        RunFolder.check_folder_free_for_run(path)
         folder = cls(path)
         with folder.explain_write_errors(begun=False):
             folder._make_folders()
@@ -223,7 +223,7 @@ class RunFolder:
                 raise
 
 
-def _shows_folder_in_use(entry: Path) -> bool:
+def _entry_marks_folder_occupied(entry: Path) -> bool:
     """Whether a folder that has this in it is in use; a run that was stopped at once leaves empty parts behind."""
     return entry.name != "lock" and not (entry.is_dir() and not any(entry.iterdir()))
 

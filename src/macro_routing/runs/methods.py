@@ -108,7 +108,7 @@ class Method:
 
 
 def _build_macro(inputs: MethodInputs) -> MacroSearch:
-    examples = _count_affordable_examples(inputs.settings, inputs.examples, inputs.budget)
+    examples = _count_affordable_training_examples(inputs.settings, inputs.examples, inputs.budget)
     return MacroSearch(inputs.space, examples, inputs.settings, inputs.seed)
 
 
@@ -130,13 +130,15 @@ def _build_random_search(inputs: MethodInputs) -> RandomSearch:
     """More draws where the budget has more to give than MACRO's own number of them."""
     settings, examples = inputs.settings, inputs.examples
     if inputs.budget is not None:
-        examples = _count_affordable_examples(settings, examples, inputs.budget)
+        examples = _count_affordable_training_examples(settings, examples, inputs.budget)
         spent = sum(map(len, assign_examples_to_rounds(examples, settings.iterations, settings.replay, inputs.seed)))
         settings = dataclasses.replace(settings, draws=inputs.budget // spent)
     return RandomSearch(inputs.space, examples, settings, inputs.seed)
 
 
-def _count_affordable_examples(settings: MacroSettings | RandomSettings, available: int, budget: int | None) -> int:
+def _count_affordable_training_examples(
+    settings: MacroSettings | RandomSettings, available: int, budget: int | None
+) -> int:
     """The most training examples whose rounds stay within the budget."""
 
     def count_macro_evaluations(examples: int) -> int:
@@ -208,7 +210,7 @@ METHODS: dict[str, Method] = {
 assert tuple(METHODS) == METHOD_NAMES
 
 
-def keep_known_settings(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
+def keep_settings_of_method(method: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Those of some settings that a method has."""
     known = {field.name for field in dataclasses.fields(METHODS[method].settings)}
     return {name: value for name, value in given.items() if name in known}
@@ -224,16 +226,16 @@ def list_used_decision_settings(method: str, objective: str) -> tuple[str, ...]:
 def make_search_settings(method: str, preset: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
     """A method's settings: what was given, then what of the preset it knows."""
     for name in given:
-        others = [other for other in METHODS if name in keep_known_settings(other, given)]
+        others = [other for other in METHODS if name in keep_settings_of_method(other, given)]
         if others and method not in others:
             raise SettingsError(
                 f"[search]: {name} is not a setting of method = {method}, but of method = {' or '.join(others[:3])};"
                 " leave it out or name that method"
             )
-    return build_settings(METHODS[method].settings, {**keep_known_settings(method, preset), **given}, "[search]")
+    return build_settings(METHODS[method].settings, {**keep_settings_of_method(method, preset), **given}, "[search]")
 
 
-def check_methods_comparable(names: Sequence[str], seeds: Sequence[int]) -> None:
+def check_requested_methods_comparable(names: Sequence[str], seeds: Sequence[int]) -> None:
     """Reject what cannot be compared before anything is loaded."""
     for method in names:
         if method not in METHODS:

@@ -36,12 +36,12 @@ class RunOption:
     option: Option
 
     @property
-    def flag(self) -> str:
+    def command_line_flag(self) -> str:
         """As it is typed; of a pair the one that switches it on."""
-        return self.declaration.partition("/")[0]
+        return self.flag_declaration.partition("/")[0]
 
     @property
-    def declaration(self) -> str:
+    def flag_declaration(self) -> str:
         """The flag, or both flags of a pair."""
         return self.option.flag or f"--{self.name.replace('_', '-')}"
 
@@ -76,7 +76,8 @@ class RunOption:
             return tuple(parse(value.strip()) for value in text.split(",") if value.strip())
         except ValueError:
             raise SettingsError(
-                f"{self.flag} {text} is not allowed: {_NUMBERS[kind]} separated by commas, such as {self.shown_default}"
+                f"{self.command_line_flag} {text} is not allowed: {_NUMBERS[kind]} separated by commas, such as"
+                f" {self.shown_default}"
             ) from None
 
     def value_from_flag(self, value: Any) -> Any:
@@ -88,17 +89,21 @@ class RunOption:
     def to_command_words(self, value: Any) -> list[str] | None:
         """The words of a command line that set this value; None where no flag does."""
         if isinstance(value, list | tuple):
-            return [word for item in value for word in (self.flag, str(item))]
+            return [word for item in value for word in (self.command_line_flag, str(item))]
         if not self.takes_no_value:
-            return [f"{self.flag}={value}"] if str(value).startswith("-") else [self.flag, str(value)]
+            return (
+                [f"{self.command_line_flag}={value}"]
+                if str(value).startswith("-")
+                else [self.command_line_flag, str(value)]
+            )
         if value == (True if self.option.flag_value is None else self.option.flag_value):
-            return [self.flag]
-        _, slash, off = self.declaration.partition("/")
+            return [self.command_line_flag]
+        _, slash, off = self.flag_declaration.partition("/")
         return [off] if slash and value is False else None
 
 
 @cache
-def get_run_options() -> dict[str, RunOption]:
+def collect_run_options() -> dict[str, RunOption]:
     """All options by name; a setting that several search methods share is one option."""
     tables = [("", RunConfig), *RunConfig.TABLES.items(), *(("search", method.settings) for method in METHODS.values())]
     options: dict[str, RunOption] = {}
@@ -147,7 +152,7 @@ def format_search_command(tables: Mapping[str, Any]) -> str:
 
 def _list_given_values(tables: Mapping[str, Any]) -> Iterator[tuple[RunOption | None, Any]]:
     """Every value that was given, with its option; None where it has none."""
-    options = get_run_options()
+    options = collect_run_options()
     for name, value in tables.items():
         if isinstance(value, Mapping):
             for key, entry in value.items():

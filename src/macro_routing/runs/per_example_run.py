@@ -54,7 +54,7 @@ class PerExampleRun(PreparedRun):
     def _run_tree_searches(self, folder: RunFolder, examples: Sequence[Example]) -> list[TreeSearch[Any]]:
         """Every example's search at its end, and what that took as the run's only round."""
         self.listener.on_stage("search", self.searcher.max_evaluations())
-        evaluator = self.reporting_evaluator
+        evaluator = self.progress_reporting_evaluator
         start = time.perf_counter()
         seen: list[RouteOutcome] = []
 
@@ -78,7 +78,7 @@ class PerExampleRun(PreparedRun):
         accuracy = statistics.mean(search.rewards[self.standard_route] for search in searches)
         low, high = wilson_interval(accuracy, len(searches))
         answered = [(route, outcome) for route, outcome in seen if not isinstance(outcome, ScoringFailure)]
-        work = sum(route.length * (self.prompt_tokens + outcome.tokens) for route, outcome in answered)
+        work = sum(route.length * (self.prompt_tokens + outcome.generated_token_count) for route, outcome in answered)
         return RoundReport(
             number=1,
             rounds=1,
@@ -102,7 +102,7 @@ class PerExampleRun(PreparedRun):
         """A route for each test example, beside the standard pass; the result is written."""
         test, standard_name = self.splits.test, str(self.standard_route)
         self.listener.on_stage("test", 2 * len(test))
-        evaluator = self.reporting_evaluator
+        evaluator = self.progress_reporting_evaluator
         standard = evaluator.evaluate([self.standard_route], test)[self.standard_route].outcomes
         routed = _require_test_outcomes(routes, evaluator.evaluate_pairs(list(zip(routes, test, strict=True))))
         routed_name = EACH_PROMPT if kind == ROUTER else ORACLE_PATHS
@@ -171,11 +171,11 @@ class OracleRun(PerExampleRun):
         """Search, decide and test."""
         searches = self._run_tree_searches(folder, self.splits.test)
         routes = [search.label or self.standard_route for search in searches]
-        folder.write_json(files.ORACLE_COUNTS, count_oracle_improvements(searches, self.standard_route))
+        folder.write_json(files.ORACLE_COUNTS, count_oracle_corrections(searches, self.standard_route))
         return self._test_routes(folder, routes, ORACLE)
 
 
-def count_oracle_improvements(searches: Sequence[TreeSearch[Any]], standard: Route) -> dict[str, Any]:
+def count_oracle_corrections(searches: Sequence[TreeSearch[Any]], standard: Route) -> dict[str, Any]:
     """CoLA's two statements in counts: shorter paths for what was right, right ones for what was wrong."""
     right = [search for search in searches if search.rewards[standard] >= CORRECT_REWARD]
     wrong = [search for search in searches if search.rewards[standard] < CORRECT_REWARD]
@@ -207,10 +207,10 @@ def _list_most_tried_routes(seen: Sequence[RouteOutcome]) -> tuple[Draw, ...]:
     for route, outcome in seen:
         by_route.setdefault(route, []).append(outcome)
     kept = sorted(by_route.items(), key=lambda item: -len(item[1]))[:_MAX_KEPT_ROUTES]
-    return tuple(Draw(0, Proposal(route), _aggregate_example_outcomes(outcomes)) for route, outcomes in kept)
+    return tuple(Draw(0, Proposal(route), _score_route_from_outcomes(outcomes)) for route, outcomes in kept)
 
 
-def _aggregate_example_outcomes(outcomes: Sequence[ExampleOutcome | ScoringFailure]) -> Score | ScoringFailure:
+def _score_route_from_outcomes(outcomes: Sequence[ExampleOutcome | ScoringFailure]) -> Score | ScoringFailure:
     """A route's answers as one score; a route that was given up has none, whatever it was right about before."""
     for outcome in outcomes:
         if isinstance(outcome, ScoringFailure):

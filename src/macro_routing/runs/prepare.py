@@ -28,7 +28,7 @@ from macro_routing.runs.warm_start import make_initial_search_state
 from macro_routing.search.searcher import Searcher
 from macro_routing.tasks.splits import Splits, count_repeated_questions, make_splits
 from macro_routing.tasks.task import Example, Task
-from macro_routing.workers.worker_messages import TaskSource, WorkerSetup
+from macro_routing.workers.worker_messages import WorkerSetup, WorkerTaskSource
 from macro_routing.workers.worker_pool import WorkerPool, create_worker_pool
 from macro_routing.workers.worker_settings import WorkerSettings
 
@@ -74,16 +74,16 @@ def run_search(  # noqa: PLR0913
 
     ``workers`` load both by the names in the configuration.
     """
-    RunFolder.check_run_can_begin(Path(folder))  # said before a model is loaded for nothing
-    with start_workers(config, workers, listener) as executor:
+    RunFolder.check_folder_free_for_run(Path(folder))  # said before a model is loaded for nothing
+    with get_or_create_worker_pool(config, workers, listener) as executor:
         run = prepare_run(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
         run_folder = RunFolder.create(Path(folder))
-        with closing(run.store), run_folder.lock(), _log_worker_messages(executor, run_folder):
-            run_folder.write_json(RUN, run.make_run_header())
+        with closing(run.score_store), run_folder.lock(), _log_worker_messages(executor, run_folder):
+            run_folder.write_json(RUN, run.make_run_json_contents())
             return run.run(run_folder)
 
 
-def start_workers(
+def get_or_create_worker_pool(
     config: RunConfig, workers: Workers, listener: Listener | None = None
 ) -> AbstractContextManager[WorkerPool | None]:
     """The workers that run the evaluations; None to run them in this process.
@@ -106,7 +106,7 @@ def _log_worker_messages(workers: WorkerPool | None, run_folder: RunFolder) -> A
     if workers is None:
         return nullcontext()
     log = RunLog(run_folder)
-    log.on_message(f"with {workers.workers} worker(s)")
+    log.on_message(f"with {workers.worker_count} worker(s)")
     return workers.copy_messages_to(log.on_message)
 
 
@@ -127,11 +127,11 @@ def resume_run(  # noqa: PLR0913
     with run_folder.explain_damaged_files(RUN):
         config = RunConfig.from_toml_tables(header["config"]["given"], str(run_folder.path / RUN))
         _check_run_header_types(header)
-    with run_folder.lock(), start_workers(config, workers, listener) as executor:
+    with run_folder.lock(), get_or_create_worker_pool(config, workers, listener) as executor:
         store = store or header["store"]
         run = prepare_run(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
-        with closing(run.store), _log_worker_messages(executor, run_folder):
-            check_run_inputs_unchanged(header, run.make_run_header(), run_folder.path)
+        with closing(run.score_store), _log_worker_messages(executor, run_folder):
+            check_run_inputs_unchanged(header, run.make_run_json_contents(), run_folder.path)
             return run.run(run_folder)
 
 
@@ -173,7 +173,7 @@ def prepare_run(  # noqa: PLR0913
     for guard in guards.values():
         config.resolve_decoding(guard)
     if isinstance(searcher, PerExampleSearch):
-        return _make_per_example_run(config, evaluator, splits, searcher, listener)
+        return _prepare_per_example_run(config, evaluator, splits, searcher, listener)
     assert isinstance(searcher, Searcher)
     first_state = make_initial_search_state(searcher, config.init_from, frozen, listener.on_message)
     return SearchRun(config, evaluator, splits, searcher, listener, guards, first_state=first_state)
@@ -184,13 +184,15 @@ def load_configured_task(config: RunConfig) -> Task:
     return _make_task_source(config).load_task()
 
 
-def _make_task_source(config: RunConfig) -> TaskSource:
+def _make_task_source(config: RunConfig) -> WorkerTaskSource:
     data = config.data
-    return TaskSource(config.task, data.data_dir, config.seed, data.question, data.answer, data.choices, data.kind)
+    return WorkerTaskSource(
+        config.task, data.data_dir, config.seed, data.question, data.answer, data.choices, data.kind
+    )
 
 
-def _make_guard_task_sources(config: RunConfig) -> list[TaskSource]:
-    return [TaskSource(name, config.data.data_dir, config.seed) for name in config.guard.tasks]
+def _make_guard_task_sources(config: RunConfig) -> list[WorkerTaskSource]:
+    return [WorkerTaskSource(name, config.data.data_dir, config.seed) for name in config.guard.tasks]
 
 
 def split_examples(config: RunConfig, task: Task, sizes: DataSettings) -> Splits:
@@ -214,7 +216,7 @@ def load_configured_model(config: RunConfig, workers: WorkerPool | None, listene
     return load(config.model, config.loading, listener.on_message)
 
 
-def _make_per_example_run(
+def _prepare_per_example_run(
     config: RunConfig, evaluator: Evaluator, splits: Splits, searcher: PerExampleSearch, listener: Listener
 ) -> PreparedRun:
     """A run whose result is not a route."""

@@ -66,12 +66,12 @@ class PreparedRun(ABC):
         return ""
 
     @property
-    def store(self) -> ScoreStore:
+    def score_store(self) -> ScoreStore:
         """Where scores are kept; to be closed when the run is over."""
         assert self.evaluator.store is not None
         return self.evaluator.store
 
-    def make_run_header(self) -> dict[str, Any]:
+    def make_run_json_contents(self) -> dict[str, Any]:
         """What the run is, for its folder."""
         frozen = self.evaluator.frozen
         resolved = {
@@ -98,7 +98,7 @@ class PreparedRun(ABC):
             "guards": {
                 name: make_splits(task, seed=self.config.seed).fingerprints for name, task in self.guards.items()
             },
-            "store": str(self.store.path.resolve()),
+            "store": str(self.score_store.path.resolve()),
             "environment": {fact.topic: fact.finding for fact in describe_environment()},
         }
 
@@ -118,7 +118,7 @@ class PreparedRun(ABC):
         """Search and test, and write the result into the folder."""
 
     @property
-    def reporting_evaluator(self) -> Evaluator:
+    def progress_reporting_evaluator(self) -> Evaluator:
         """The evaluator; the listener gets the number of outcomes as they are computed."""
         return dataclasses.replace(self.evaluator, on_outcomes=self.listener.on_outcomes)
 

@@ -68,7 +68,7 @@ class RunResult:
         """The chosen route, where the result is one."""
         if self.kind != ROUTE:
             raise RunError(f"{self.folder} holds no route: {_NO_ROUTE[self.kind]}")
-        return parse_program(self.route).expand(self.layers)
+        return parse_program(self.route).to_route(self.layers)
 
     @property
     def is_gain(self) -> bool:
@@ -106,7 +106,7 @@ def make_route_test_result(name: str, route: str, length: float, outcomes: Seque
     """A row of the result's table from its answers to the test set."""
     n = len(outcomes)
     truncated = sum(outcome.truncated for outcome in outcomes) / n
-    tokens = sum(outcome.tokens for outcome in outcomes) / n
+    tokens = sum(outcome.generated_token_count for outcome in outcomes) / n
     return RouteTestResult(name, route, length, sum(outcome.correct for outcome in outcomes), n, truncated, tokens)
 
 
@@ -125,11 +125,11 @@ def make_route_result(
         found = "faster route that is as accurate" if decision.objective == SPEED else "better route"
         verdict = f"No {found} was found: the standard pass was chosen{reason} ({_describe_test_power(detectable)})."
     elif decision.objective == SPEED:
-        verdict = _describe_speed(route, comparison, decision.margin / 100)
+        verdict = _describe_noninferiority(route, comparison, decision.margin / 100)
     else:
         verdict = _describe_gain(comparison, detectable, "route")
     if not route.is_standard:
-        verdict += f" It runs {_describe_layers(route)}."
+        verdict += f" It runs {_describe_route_layer_count(route)}."
     if not recommended:
         verdict += (
             " The test set speaks against it: the standard pass is recommended instead. This recommendation was made"
@@ -179,7 +179,7 @@ def _describe_test_power(detectable: float) -> str:
     return "so few data can show none"
 
 
-def _describe_layers(route: Route) -> str:
+def _describe_route_layer_count(route: Route) -> str:
     """Its layers beside those of the standard pass."""
     change = 100 * (route.length / route.layers - 1)
     if not change:
@@ -187,7 +187,7 @@ def _describe_layers(route: Route) -> str:
     return f"{route.length} layers for {route.layers}, {abs(change):.0f} % {'more' if change > 0 else 'fewer'}"
 
 
-def _describe_speed(route: Route, comparison: PairedComparison, margin: float) -> str:
+def _describe_noninferiority(route: Route, comparison: PairedComparison, margin: float) -> str:
     """Whether the test set confirms that a faster route loses less than the margin."""
     gained, evidence = _format_evidence(comparison)
     faster = f"{100 * (1 - route.length / route.layers):.0f} % fewer layers"

@@ -93,11 +93,11 @@ class SearchRun(PreparedRun):
     def _score_round(self, asked: Round, deadline: "_Deadline") -> tuple[RaceResult, RaceResult]:
         """The round's draws, and the standard pass on the same examples."""
 
-        def report_outcomes(count: int) -> None:
+        def report_count_and_check_deadline(count: int) -> None:
             self.listener.on_outcomes(count)
             deadline.raise_if_reached(count)
 
-        evaluator = dataclasses.replace(self.evaluator, on_outcomes=report_outcomes)
+        evaluator = dataclasses.replace(self.evaluator, on_outcomes=report_count_and_check_deadline)
         examples = [self.splits.train[index] for index in asked.examples]
         draws = [proposal.route for proposal in asked.proposals]
         raced = evaluator.race_draws(draws, examples, asked.keep, self.config.racing)
@@ -142,29 +142,31 @@ class SearchRun(PreparedRun):
             held = self._holdout
             choice = select_by_decision(
                 candidates,
-                self.reporting_evaluator.evaluate(routes, self.splits.validation),
-                self.reporting_evaluator.evaluate(routes, [self.splits.train[index] for index in held]) if held else {},
+                self.progress_reporting_evaluator.evaluate(routes, self.splits.validation),
+                self.progress_reporting_evaluator.evaluate(routes, [self.splits.train[index] for index in held])
+                if held
+                else {},
                 self.config.decision,
-                self._find_guard_objection,
+                self._find_guard_task_objection,
             )
         else:
             choice = select_route(
                 candidates,
-                self.reporting_evaluator.evaluate(routes, self.splits.validation),
-                lambda tied: self.reporting_evaluator.evaluate(tied, self.splits.train),
-                self._find_guard_objection,
+                self.progress_reporting_evaluator.evaluate(routes, self.splits.validation),
+                lambda tied: self.progress_reporting_evaluator.evaluate(tied, self.splits.train),
+                self._find_guard_task_objection,
             )
         folder.write_json(files.CANDIDATES, choice.to_json())
         return choice
 
-    def _find_guard_objection(self, route: Route) -> str:
+    def _find_guard_task_objection(self, route: Route) -> str:
         """Why a route must not win because of what it costs on another task; empty when it may."""
         settings = self.config.guard
         for name, task in self.guards.items():
             examples = make_splits(task, seed=self.config.seed).validation[: settings.examples]
             self.listener.on_stage(f"guard {name}", 2 * len(examples))
             guard = dataclasses.replace(
-                self.reporting_evaluator, task=task, decoding=self.config.resolve_decoding(task)
+                self.progress_reporting_evaluator, task=task, decoding=self.config.resolve_decoding(task)
             )
             evaluations = guard.evaluate([self.standard_route, route], examples)
             if reason := evaluations[route].failure:
@@ -183,7 +185,7 @@ class SearchRun(PreparedRun):
         ]
         different = list(dict.fromkeys(route for _, route in variants))
         self.listener.on_stage("test", len(different) * len(self.splits.test))
-        evaluations = self.reporting_evaluator.evaluate(different, self.splits.test)
+        evaluations = self.progress_reporting_evaluator.evaluate(different, self.splits.test)
         for route in (choice.route, self.standard_route):
             if reason := evaluations[route].failure:  # answers that were never given do not count as wrong
                 raise WorkerError(f"the route {route} could not be tested: {reason}; fix the cause and resume the run")
@@ -213,7 +215,7 @@ class SearchRun(PreparedRun):
         if not isinstance(self.searcher, MacroSearch):
             return []  # the variants are MACRO's
         best = self.searcher.best_draw(state)
-        top = (TOP_1, self.searcher.most_probable_candidate(state).route)
+        top = (TOP_1, self.searcher.candidate_of_most_probable_program(state).route)
         return [top, (NO_DECODING, best.proposal.route)] if best is not None else [top]
 
     def _format_route_file(self, result: RunResult, choice: FinalSelection) -> str:

@@ -7,10 +7,10 @@ from macro_routing.errors import ModelError, RunError
 from macro_routing.models.catalog import MessageCallback
 from macro_routing.models.compatibility import IdentifiedModel, check_route_file_fits_model
 from macro_routing.routes import Route, parse_route
-from macro_routing.routes.route_file import is_route_file, parse_route_file
+from macro_routing.routes.route_file import is_route_file_text, parse_route_file
 from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.search import MarkovPolicy, Searcher, SearchState
-from macro_routing.search.policy_search import PolicySearcher, PolicySearchState
+from macro_routing.search.policy_search import PolicySearcherBase, PolicySearchState
 
 _TRUST = 0.5
 """How much of the first policy is earlier knowledge; the rest is the prior, so that a search goes on exploring."""
@@ -20,10 +20,10 @@ def make_initial_search_state(
     searcher: Searcher, init_from: str | None, model: IdentifiedModel, report: MessageCallback
 ) -> SearchState:
     """The state before the first round; an earlier run and a route file must belong to ``model``."""
-    state = searcher.start()
+    state = searcher.make_initial_state()
     if init_from is None:
         return state
-    if not isinstance(searcher, PolicySearcher):
+    if not isinstance(searcher, PolicySearcherBase):
         raise RunError(
             "only searches with a policy can start from earlier knowledge; leave out init_from, or use method = guided"
             " or macro"
@@ -36,22 +36,22 @@ def make_initial_search_state(
         raise RunError(f"{init_from} is neither a run's folder nor a route") from None
     except OSError:  # too long for a file's name: a route
         text = init_from
-    route = _parse_route_or_file(text, init_from, model, report)
+    route = _parse_notation_or_route_json(text, init_from, model, report)
     searcher.space.check_route(route)
     prior = searcher.policy(state)
     # A pseudo-count of one for the prior and one for the route: half of each row it visits.
-    taught = prior.update_from_programs([route.shortest_program()], [1.0], alpha=(1 - _TRUST) / _TRUST)
-    return searcher.start_from_prior(taught)
+    taught = prior.update_from_programs([route.program_with_earliest_rejoin()], [1.0], alpha=(1 - _TRUST) / _TRUST)
+    return searcher.start_from_given_prior(taught)
 
 
-def _parse_route_or_file(text: str, source: str, model: IdentifiedModel, report: MessageCallback) -> Route:
-    if not is_route_file(text):
+def _parse_notation_or_route_json(text: str, source: str, model: IdentifiedModel, report: MessageCallback) -> Route:
+    if not is_route_file_text(text):
         return parse_route(text, model.layers)
     return check_route_file_fits_model(parse_route_file(text), model, source, report=report)
 
 
 def _warm_start_policy_from_run(
-    searcher: PolicySearcher, state: SearchState, path: Path, model: IdentifiedModel
+    searcher: PolicySearcherBase, state: SearchState, path: Path, model: IdentifiedModel
 ) -> SearchState:
     folder = RunFolder.open(path)
     _check_same_model(folder, model)
@@ -64,7 +64,7 @@ def _warm_start_policy_from_run(
             f"{path} searched another route space ({earlier_space}); start from it with the same [space] settings"
         )
     mixed = (1 - _TRUST) * searcher.policy(state).table + _TRUST * earlier.policy_table
-    return searcher.start_from_prior(MarkovPolicy(searcher.space, mixed))
+    return searcher.start_from_given_prior(MarkovPolicy(searcher.space, mixed))
 
 
 def _check_same_model(folder: RunFolder, model: IdentifiedModel) -> None:

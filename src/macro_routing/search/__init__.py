@@ -18,8 +18,8 @@ from macro_routing.search.searcher import (
 )
 from macro_routing.search.state_file import load_state, save_state
 from macro_routing.search.top_k import (
-    decode_anchored_routes,
-    decode_marginal_routes,
+    decode_routes_by_total_probability,
+    decode_standard_and_top_routes,
     decode_top_programs,
     decode_top_routes,
     iterate_programs,
@@ -43,8 +43,8 @@ __all__ = [
     "SearchState",
     "Searcher",
     "StoppedScore",
-    "decode_anchored_routes",
-    "decode_marginal_routes",
+    "decode_routes_by_total_probability",
+    "decode_standard_and_top_routes",
     "decode_top_programs",
     "decode_top_routes",
     "iterate_programs",

@@ -74,7 +74,7 @@ class BudgetedSearch(Searcher):
         """The next round's routes, at most as many as its size; none end the search."""
 
     @cached_property
-    def round_plan(self) -> tuple[RoundSize, ...]:
+    def planned_rounds(self) -> tuple[RoundSize, ...]:
         """All rounds have the same examples, so that all scores are comparable."""
         routes = sum(self.max_routes_by_round)
         check_integer("budget", self.budget, minimum=1)
@@ -87,7 +87,7 @@ class BudgetedSearch(Searcher):
         return tuple(RoundSize(size, examples) for size in self.max_routes_by_round)
 
     def _ask(self, state: SearchState) -> Round | None:
-        return self._make_round(state, [Proposal(route) for route in self._propose_routes(state)])
+        return self._make_next_round(state, [Proposal(route) for route in self._propose_routes(state)])
 
     def _list_candidates(self, state: SearchState) -> tuple[Candidate, ...]:
         return self.settings.select_final_set(state.draws, self.layers)
@@ -119,8 +119,8 @@ class RouteListSearch(BudgetedSearch):
         """All routes in one round."""
         return (len(self.routes),)
 
-    def _identity_fields(self) -> dict[str, Any]:
-        return {**super()._identity_fields(), "routes": [str(route) for route in self.routes]}
+    def _search_identity_fields(self) -> dict[str, Any]:
+        return {**super()._search_identity_fields(), "routes": [str(route) for route in self.routes]}
 
     def _propose_routes(self, state: SearchState) -> Sequence[Route]:  # noqa: ARG002 the list is fixed
         return self.routes
@@ -134,7 +134,7 @@ class StandardPassBaseline(BudgetedSearch):
 
     name = "standard"
     max_routes_by_round = ()
-    round_plan = ()
+    planned_rounds = ()
 
     def _propose_routes(self, state: SearchState) -> Sequence[Route]:  # noqa: ARG002 nothing is searched
         return ()

@@ -33,7 +33,7 @@ class DecisionSettings(CheckedSettings):
         check_choice("objective", self.objective, OBJECTIVES)
         super().__post_init__()
 
-    def may_return(self, route: Route) -> bool:
+    def can_meet_objective(self, route: Route) -> bool:
         """Whether a route can meet the objective at all; the standard pass never replaces itself."""
         return route.length < route.layers if self.objective == SPEED else not route.is_standard
 

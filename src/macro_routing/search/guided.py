@@ -22,7 +22,7 @@ from macro_routing.routes.space import RouteSpace
 from macro_routing.search.decision_settings import SPEED, DecisionSettings
 from macro_routing.search.empirical_scores import EmpiricalScores
 from macro_routing.search.policy import MarkovPolicy, Table, check_epsilons
-from macro_routing.search.policy_search import PolicySearcher, PolicySearchState
+from macro_routing.search.policy_search import PolicySearcherBase, PolicySearchState
 from macro_routing.search.random_streams import RandomStream, make_generator
 from macro_routing.search.route_edits import (
     extract_program_edits,
@@ -31,7 +31,7 @@ from macro_routing.search.route_edits import (
     programs_from_edits,
 )
 from macro_routing.search.route_features import Floats, RouteFeatures
-from macro_routing.search.route_gp import KERNELS, GPKernelParameters, RouteGP, ScoreTable, thompson_sample
+from macro_routing.search.route_gp import KERNELS, GPKernelParameters, ObservedAccuracies, RouteGP, thompson_sample
 from macro_routing.search.searcher import (
     Candidate,
     Draw,
@@ -126,7 +126,7 @@ class GuidedState(PolicySearchState):
 
 
 @dataclass(frozen=True)
-class GuidedSearch(PolicySearcher):
+class GuidedSearch(PolicySearcherBase):
     """The guided search over one route space."""
 
     space: RouteSpace
@@ -152,7 +152,7 @@ class GuidedSearch(PolicySearcher):
     # --- examples of every round ----------------------------------------------------------------------------------
 
     @cached_property
-    def _affordable_examples(self) -> int:
+    def _affordable_training_examples(self) -> int:
         """Number of training examples that the budget pays for with ``settings.draws`` draws."""
         used = min(self.examples, self.budget * 1000 // self.settings.min_evaluations(1000) + 1)
         while used and self.settings.min_evaluations(used) > self.budget:
@@ -172,12 +172,12 @@ class GuidedSearch(PolicySearcher):
     @cached_property
     def _example_order(self) -> list[int]:
         shuffled = make_generator(self.seed, RandomStream.GUIDED_EXAMPLES).permutation(self.examples)
-        return [int(example) for example in shuffled[: self._affordable_examples]]
+        return [int(example) for example in shuffled[: self._affordable_training_examples]]
 
     @cached_property
     def holdout(self) -> tuple[int, ...]:
         """Training examples that only the confirmation uses."""
-        return tuple(self._example_order[: int(self.settings.holdout * self._affordable_examples)])
+        return tuple(self._example_order[: int(self.settings.holdout * self._affordable_training_examples)])
 
     @cached_property
     def examples_by_round(self) -> list[tuple[int, ...]]:
@@ -189,22 +189,22 @@ class GuidedSearch(PolicySearcher):
     @cached_property
     def draws_per_round(self) -> int:
         """Routes per round, the standard pass included: as many as the budget pays for, up to a limit."""
-        searched = self._affordable_examples - len(self.holdout)
+        searched = self._affordable_training_examples - len(self.holdout)
         return min(_MAX_DRAWS, int((self.budget - self.settings.k * len(self.holdout)) // searched))
 
     @cached_property
-    def round_plan(self) -> tuple[RoundSize, ...]:
+    def planned_rounds(self) -> tuple[RoundSize, ...]:
         """A round per chunk, and the confirmation on the holdout."""
         confirmation = [RoundSize(self.settings.k, self.holdout)] if self.holdout else []
         return (*(RoundSize(self.draws_per_round, chunk) for chunk in self.examples_by_round), *confirmation)
 
-    def _identity_fields(self) -> dict[str, Any]:
+    def _search_identity_fields(self) -> dict[str, Any]:
         allowed = None if self.allowed_routes is None else sorted(map(str, self.allowed_routes))
         return {**asdict(replace(self, allowed_routes=None)), "allowed_routes": allowed, "version": _VERSION}
 
     # --- ask and tell ---------------------------------------------------------------------------------------------
 
-    def start_from_prior(self, prior: MarkovPolicy) -> GuidedState:
+    def start_from_given_prior(self, prior: MarkovPolicy) -> GuidedState:
         """The state before the first round with another prior, such as the policy of an earlier run."""
         parameters = KERNELS[self.settings.kernel]
         return GuidedState(
@@ -214,23 +214,27 @@ class GuidedSearch(PolicySearcher):
     @cached_property
     def _standard_proposal(self) -> Proposal:
         route = Route.standard(self.space.layers)
-        return Proposal(route, route.shortest_program())
+        return Proposal(route, route.program_with_earliest_rejoin())
 
     def _ask(self, state: GuidedState) -> Round | None:
         if state.rounds == len(self.examples_by_round):
-            finalists = [Proposal(route, route.shortest_program()) for route in self._select_finalists(state)]
-            return self._make_round(state, [self._standard_proposal, *finalists])
+            finalists = [
+                Proposal(route, route.program_with_earliest_rejoin()) for route in self._select_finalists(state)
+            ]
+            return self._make_next_round(state, [self._standard_proposal, *finalists])
         rng = make_generator(self.seed, RandomStream.GUIDED_CHOICE, state.rounds)
         pool = self._build_candidate_pool(state, rng)
-        choose = self._choose_first_routes if self._fitted_gp(state) is None else self._choose_routes_by_scores
+        choose = self._choose_first_routes if self._fitted_gp(state) is None else self._propose_best_and_thompson_routes
         chosen = choose(state, pool, rng)[: self.draws_per_round - 1]
-        return self._make_round(state, [self._standard_proposal, *(Proposal(route, pool[route]) for route in chosen)])
+        return self._make_next_round(
+            state, [self._standard_proposal, *(Proposal(route, pool[route]) for route in chosen)]
+        )
 
     def _build_candidate_pool(self, state: GuidedState, rng: np.random.Generator) -> dict[Route, Program | None]:
         """Different routes to choose from, without the standard pass, each with a program."""
         policy = self.policy(state)
         programs = [draw.proposal.program for draw in state.draws] + self._single_move_programs
-        if best := self._rank_scored_routes(state):
+        if best := self._list_routes_by_expected_utility(state):
             programs += mutate_routes(self.space, best[: self.settings.incumbents], best[:_N_PROMISING])
             samples = self.settings.policy_samples
             programs += self._propose_programs(policy, samples, rng) if samples else []
@@ -238,15 +242,15 @@ class GuidedSearch(PolicySearcher):
             few_moves = len(self._single_move_programs) < self.draws_per_round
             samples = min(20 * self.draws_per_round, _MAX_FIRST_SAMPLES) if few_moves else 0
             programs += self._propose_programs(policy, samples, rng)
-        expanded = ((program.expand(self.space.layers), program) for program in programs if program is not None)
+        expanded = ((program.to_route(self.space.layers), program) for program in programs if program is not None)
         pool: dict[Route, Program | None] = {
-            route: program for route, program in expanded if self.decision.may_return(route)
+            route: program for route, program in expanded if self.decision.can_meet_objective(route)
         }
         if self.allowed_routes is None:
             return pool
-        allowed = sorted((route for route in self.allowed_routes if self.decision.may_return(route)), key=str)
+        allowed = sorted((route for route in self.allowed_routes if self.decision.can_meet_objective(route)), key=str)
         known = {route: program for route, program in pool.items() if route in self.allowed_routes}
-        return known | {route: route.shortest_program() for route in allowed}
+        return known | {route: route.program_with_earliest_rejoin() for route in allowed}
 
     @cached_property
     def _single_move_programs(self) -> list[Program | None]:
@@ -267,14 +271,14 @@ class GuidedSearch(PolicySearcher):
         decoded = {
             candidate.route: candidate.program
             for candidate in decode_top_routes(self.policy(state), 1 + (self.draws_per_round - 1) // 4)
-            if self.decision.may_return(candidate.route)
+            if self.decision.can_meet_objective(candidate.route)
             and (self.allowed_routes is None or candidate.route in self.allowed_routes)
         }
         others = [route for route in pool if route not in decoded]
         pool |= decoded
         return [*decoded, *(others[index] for index in rng.permutation(len(others)))]
 
-    def _choose_routes_by_scores(
+    def _propose_best_and_thompson_routes(
         self, state: GuidedState, pool: dict[Route, Program | None], rng: np.random.Generator
     ) -> list[Route]:
         """The best routes by their empirical scores, then Thompson samples of the Gaussian process."""
@@ -336,28 +340,32 @@ class GuidedSearch(PolicySearcher):
         return state.get_or_compute("gp", lambda: self._fit_gp(state, sweeps=0))
 
     def _fit_gp(self, state: GuidedState, *, sweeps: int) -> RouteGP | None:
-        scores = ScoreTable.from_draws(self._draws_before_confirmation(state), self._standard_proposal.route)
+        scores = ObservedAccuracies.from_draws(
+            self._list_draws_before_confirmation(state), self._standard_proposal.route
+        )
         only_standard = len(scores.routes) == 1
         return None if only_standard else RouteGP.fit(scores, start=state.kernel_parameters, sweeps=sweeps)
 
-    def _rank_scored_routes(self, state: GuidedState) -> list[Route]:
+    def _list_routes_by_expected_utility(self, state: GuidedState) -> list[Route]:
         """Scored routes, highest expected utility first."""
         gp = self._fitted_gp(state)
         if gp is None:
             return []
         ranked = list(self._rank_by_expected_utility(gp))
-        return self._rank_by_expected_saving(gp, ranked) if self.decision.objective == SPEED else ranked
+        return self._rank_by_expected_layers_saved(gp, ranked) if self.decision.objective == SPEED else ranked
 
     def _rank_by_expected_utility(self, gp: RouteGP) -> dict[Route, float]:
         """The utility of the expected gain of every scored route, highest first."""
         gains = {
-            route: gain for route, gain in gp.scored_route_expected_gains.items() if self.decision.may_return(route)
+            route: gain
+            for route, gain in gp.scored_route_expected_gains.items()
+            if self.decision.can_meet_objective(route)
         }
         utility = self._compute_utility(list(gains), np.array([*gains.values()])[:, None])[:, 0]
         routes = list(gains)
         return {routes[index]: float(utility[index]) for index in np.argsort(-utility, kind="stable")}
 
-    def _rank_by_expected_saving(self, gp: RouteGP, routes: Sequence[Route]) -> list[Route]:
+    def _rank_by_expected_layers_saved(self, gp: RouteGP, routes: Sequence[Route]) -> list[Route]:
         """The first routes in the order of layers saved × probability that the confirmation accepts the route."""
         first, rest = list(routes[:_N_CONSIDERED]), routes[_N_CONSIDERED:]
         if not first:
@@ -369,15 +377,17 @@ class GuidedSearch(PolicySearcher):
         saved = np.array([1 - route.length / route.layers for route in first])
         return [*(first[index] for index in np.argsort(-saved * accepted, kind="stable")), *rest]
 
-    def _draws_before_confirmation(self, state: GuidedState) -> list[Draw]:
+    def _list_draws_before_confirmation(self, state: GuidedState) -> list[Draw]:
         """All draws but those of the confirmation, which judges what was learned from the others."""
         return [draw for draw in state.draws if draw.round < len(self.examples_by_round)]
 
     def _select_finalists(self, state: GuidedState) -> list[Route]:
-        ranked = EmpiricalScores.from_draws(self._draws_before_confirmation(state)).rank_routes()
-        useful = [route for route in ranked if self.decision.may_return(route)]
+        ranked = EmpiricalScores.from_draws(self._list_draws_before_confirmation(state)).rank_routes()
+        useful = [route for route in ranked if self.decision.can_meet_objective(route)]
         empirical_best = useful[: bool(self.settings.n_empirical_best)]
-        return list(dict.fromkeys([*self._rank_scored_routes(state)[: self.settings.finalists], *empirical_best]))
+        return list(
+            dict.fromkeys([*self._list_routes_by_expected_utility(state)[: self.settings.finalists], *empirical_best])
+        )
 
     def _list_candidates(self, state: GuidedState) -> tuple[Candidate, ...]:
         """The standard pass and the finalists."""
@@ -386,6 +396,6 @@ class GuidedSearch(PolicySearcher):
         return tuple(self._make_candidate(state, route, rank) for rank, route in enumerate(routes, 1))
 
     def _make_candidate(self, state: GuidedState, route: Route, rank: int) -> Candidate:
-        program = route.shortest_program()
+        program = route.program_with_earliest_rejoin()
         log_probability = self.policy(state).log_probability(program)
         return Candidate(route, program, log_probability, rank=rank)

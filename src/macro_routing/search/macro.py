@@ -14,7 +14,7 @@ from macro_routing.routes.space import RouteSpace
 from macro_routing.search.policy import check_epsilons
 from macro_routing.search.policy_search import (
     PolicySamplingSettings,
-    PolicySearcher,
+    PolicySearcherBase,
     PolicySearchState,
     SamplingSearcher,
 )
@@ -32,8 +32,8 @@ from macro_routing.search.searcher import (
     rank_draws,
 )
 from macro_routing.search.top_k import (
-    decode_anchored_routes,
-    decode_marginal_routes,
+    decode_routes_by_total_probability,
+    decode_standard_and_top_routes,
     decode_top_programs,
     decode_top_routes,
 )
@@ -43,8 +43,8 @@ MAX_CANDIDATES = 10_000
 FINAL_SETS = {
     "distinct": decode_top_routes,
     "raw": decode_top_programs,
-    "anchored": decode_anchored_routes,
-    "marginal": decode_marginal_routes,
+    "anchored": decode_standard_and_top_routes,
+    "marginal": decode_routes_by_total_probability,
 }
 
 
@@ -95,7 +95,7 @@ class MacroSettings(PolicySamplingSettings):
 
 
 @dataclass(frozen=True)
-class MacroSearch(SamplingSearcher, PolicySearcher):
+class MacroSearch(SamplingSearcher, PolicySearcherBase):
     """MACRO over one route space and ``examples`` training examples."""
 
     space: RouteSpace
@@ -124,7 +124,7 @@ class MacroSearch(SamplingSearcher, PolicySearcher):
         """The final set, decoded exactly."""
         return FINAL_SETS[self.settings.final_set](self.policy(state), self.settings.k)
 
-    def most_probable_candidate(self, state: SearchState) -> Candidate:
+    def candidate_of_most_probable_program(self, state: SearchState) -> Candidate:
         """The variant "top-1": the route of the single most probable program, without validation."""
         return decode_top_programs(self.policy(state), 1)[0]
 
@@ -135,7 +135,7 @@ class MacroSearch(SamplingSearcher, PolicySearcher):
 
 def select_elite(outcomes: Sequence[Outcome], size: int) -> list[int]:
     """Indices of the ``size`` best scores, best first, ties by earlier draw; failures are never among them."""
-    accuracies = _accuracy_by_draw_index(outcomes)
+    accuracies = _accuracies_of_scored_draws(outcomes)
     return sorted(accuracies, key=lambda index: (-accuracies[index], index))[:size]
 
 
@@ -144,13 +144,13 @@ def compute_elite_weights(
 ) -> tuple[list[Program], list[float]]:
     """The elite's programs with weights ∝ exp(β (q - max q)) that sum to 1; both empty if every draw failed."""
     elite = select_elite(outcomes, size)
-    accuracies = _accuracy_by_draw_index(outcomes)
+    accuracies = _accuracies_of_scored_draws(outcomes)
     raw = np.array([math.exp(beta * (accuracies[index] - accuracies[elite[0]])) for index in elite])
     programs = [program for program in (proposals[index].program for index in elite) if program is not None]
     return programs, (raw / raw.sum()).tolist() if elite else []
 
 
-def _accuracy_by_draw_index(outcomes: Sequence[Outcome]) -> dict[int, float]:
+def _accuracies_of_scored_draws(outcomes: Sequence[Outcome]) -> dict[int, float]:
     """The accuracies of the draws that could be scored."""
     return {index: outcome.accuracy for index, outcome in enumerate(outcomes) if isinstance(outcome, Score)}
 
@@ -226,12 +226,12 @@ class RestartedSearch(Searcher):
     @property
     def _min_round_evaluations(self) -> int:
         """Evaluations of a search's first round, which has the fewest examples."""
-        return self.first.settings.draws * len(self.first.round_plan[0].examples)
+        return self.first.settings.draws * len(self.first.planned_rounds[0].examples)
 
     @cached_property
-    def round_plan(self) -> tuple[RoundSize, ...]:
+    def planned_rounds(self) -> tuple[RoundSize, ...]:
         """As many rounds as the budget pays for if all were first rounds."""
-        return (self.first.round_plan[0],) * (self.budget // self._min_round_evaluations)
+        return (self.first.planned_rounds[0],) * (self.budget // self._min_round_evaluations)
 
     @property
     def max_candidates(self) -> int:
@@ -244,7 +244,7 @@ class RestartedSearch(Searcher):
 
     def _ask(self, state: RestartedSearchState) -> Round | None:
         index, inner = self._current_restart(state)
-        asked = self.build_restart_search(index).ask(inner)
+        asked = self.build_search_of_restart(index).ask(inner)
         assert asked is not None  # a search that is over is followed by the next
         spent = sum(self.first.max_evaluations() - self.first.max_evaluations(inner.rounds) for inner in state.restarts)
         affordable = spent + len(asked.proposals) * len(asked.examples) <= self.budget
@@ -252,7 +252,7 @@ class RestartedSearch(Searcher):
 
     def _tell(self, state: RestartedSearchState, asked: Round, outcomes: Sequence[Outcome]) -> RestartedSearchState:
         index, inner = self._current_restart(state)
-        learned = self.build_restart_search(index).tell(inner, replace(asked, number=inner.rounds), outcomes)
+        learned = self.build_search_of_restart(index).tell(inner, replace(asked, number=inner.rounds), outcomes)
         assert isinstance(learned, PolicySearchState)
         return replace(state, restarts=(*state.restarts[:index], replace(learned, draws=())))
 
@@ -260,11 +260,11 @@ class RestartedSearch(Searcher):
         """The final sets of all restarts, each different route once, ranked by restart."""
         candidates: dict[Route, Candidate] = {}
         for index, inner in enumerate(state.restarts or (self._current_restart(state)[1],)):
-            for candidate in self.build_restart_search(index).candidates(inner):
+            for candidate in self.build_search_of_restart(index).candidates(inner):
                 candidates.setdefault(candidate.route, candidate)
         return tuple(replace(candidate, rank=rank) for rank, candidate in enumerate(candidates.values(), 1))
 
-    def build_restart_search(self, index: int) -> MacroSearch:
+    def build_search_of_restart(self, index: int) -> MacroSearch:
         """The search of a restart; that of index 0 has the given seed."""
         if index == 0:
             return self.first
@@ -275,4 +275,4 @@ class RestartedSearch(Searcher):
         """Index and state of the restart that the next round belongs to; it may have to be begun."""
         if state.restarts and not self.first.is_over(state.restarts[-1]):
             return len(state.restarts) - 1, state.restarts[-1]
-        return len(state.restarts), self.build_restart_search(len(state.restarts)).start()
+        return len(state.restarts), self.build_search_of_restart(len(state.restarts)).make_initial_state()

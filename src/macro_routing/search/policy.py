@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from macro_routing.errors import SearchError, SettingsError
 from macro_routing.routes.route import Program
-from macro_routing.routes.space import ProgramPosition, RouteSpace
+from macro_routing.routes.space import PartialProgramPosition, RouteSpace
 from macro_routing.settings import check_number
 
 Table = NDArray[np.float64]
@@ -63,7 +63,7 @@ class MarkovPolicy:
     def _log_feasible_action_mass(self) -> Table:
         """Log of each row's feasible mass, ``[applied, layer, displacement, operator]``; -inf where there is none."""
         totals = [
-            np.einsum("ldoa,la->ldo", self.table[:, self.space.layer_budget_phase(applied)], mask)
+            np.einsum("ldoa,la->ldo", self.table[:, self.space.compute_budget_phase(applied)], mask)
             for applied, mask in enumerate(self.space.feasibility_mask.astype(np.float64))
         ]
         with np.errstate(divide="ignore"):
@@ -76,12 +76,12 @@ class MarkovPolicy:
         """
         mask = self.space.feasibility_mask[applied][:, None, None, :]
         return self._mask_log_rows(
-            self._transition_log_probabilities[:, self.space.layer_budget_phase(applied)],
+            self._transition_log_probabilities[:, self.space.compute_budget_phase(applied)],
             mask,
             self._log_feasible_action_mass[applied],
         )
 
-    def masked_log_row(self, position: ProgramPosition) -> Table:
+    def masked_log_row(self, position: PartialProgramPosition) -> Table:
         """The masked, renormalised log row at one position; the same numbers as in ``masked_log_rows``."""
         layer, phase, displacement, operator = self.space.state_index(position)
         return self._mask_log_rows(
@@ -104,7 +104,7 @@ class MarkovPolicy:
         actions: list[int] = []
         position = self.space.initial_position
         while True:
-            cumulative = self._cumulative_row(position, temperature)
+            cumulative = self._cumulative_action_probabilities(position, temperature)
             action = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
             if action == self.space.rejoin_action:
                 return self.space.program_from_actions(actions)
@@ -112,10 +112,10 @@ class MarkovPolicy:
             position = self.space.position_after_action(position, action)
 
     @cached_property
-    def _cumulative_probability_cache(self) -> dict[tuple[ProgramPosition, float], Table]:
+    def _cumulative_probability_cache(self) -> dict[tuple[PartialProgramPosition, float], Table]:
         return {}
 
-    def _cumulative_row(self, position: ProgramPosition, temperature: float) -> Table:
+    def _cumulative_action_probabilities(self, position: PartialProgramPosition, temperature: float) -> Table:
         """Cumulative sampling row, kept: draws of one iteration meet the same positions again and again."""
         key = (position, temperature)
         if key not in self._cumulative_probability_cache:
@@ -126,7 +126,7 @@ class MarkovPolicy:
     def log_probability(self, program: Program) -> float:
         """Log-probability of writing exactly this program; -inf where a row has no mass for it."""
         total = 0.0
-        for position, action in self.space.list_actions_with_positions(program):
+        for position, action in self.space.list_program_actions_with_positions(program):
             total += float(self.masked_log_row(position)[action])
         return total
 
@@ -142,7 +142,7 @@ class MarkovPolicy:
         """
         counts: dict[tuple[int, int, int, int], Table] = defaultdict(partial(np.zeros, self.space.action_count))
         for program, weight in zip(programs, weights, strict=True):
-            for position, action in self.space.list_actions_with_positions(program) if weight > 0 else ():
+            for position, action in self.space.list_program_actions_with_positions(program) if weight > 0 else ():
                 counts[self.space.state_index(position)][action] += weight
         table = self.table.copy()
         for state, count in counts.items():

@@ -31,7 +31,7 @@ class SamplingSearcher(Searcher):
     space: RouteSpace
 
     @cached_property
-    def round_plan(self) -> tuple[RoundSize, ...]:
+    def planned_rounds(self) -> tuple[RoundSize, ...]:
         """Chunks of examples with a replay buffer."""
         chunks = assign_examples_to_rounds(self.examples, self.settings.iterations, self.settings.replay, self.seed)
         return tuple(RoundSize(self.settings.draws, chunk) for chunk in chunks)
@@ -42,8 +42,8 @@ class SamplingSearcher(Searcher):
         """The next round, with the same programs whenever it is asked for."""
         rng = make_generator(self.seed, RandomStream.SAMPLE_PROGRAMS, state.rounds)
         programs = [policy.sample_program(rng, temperature) for _ in range(self.settings.draws)]
-        proposals = [Proposal(program.expand(self.space.layers), program) for program in programs]
-        return self._make_round(state, proposals, keep)
+        proposals = [Proposal(program.to_route(self.space.layers), program) for program in programs]
+        return self._make_next_round(state, proposals, keep)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -54,18 +54,18 @@ class PolicySearchState(SearchState):
     """``MarkovPolicy.table`` after the rounds told so far."""
 
 
-class PolicySearcher(Searcher):
+class PolicySearcherBase(Searcher):
     """A search whose state holds a policy; it starts from the prior or from another policy."""
 
     space: RouteSpace
     state_type: ClassVar[type[SearchState]] = PolicySearchState
 
-    def start(self) -> PolicySearchState:
+    def make_initial_state(self) -> PolicySearchState:
         """The state before the first round, with the prior as policy."""
         prior = MarkovPolicy.make_prior(self.space, self.settings.epsilon_local, self.settings.epsilon_operator)
-        return self.start_from_prior(prior)
+        return self.start_from_given_prior(prior)
 
-    def start_from_prior(self, prior: MarkovPolicy) -> PolicySearchState:
+    def start_from_given_prior(self, prior: MarkovPolicy) -> PolicySearchState:
         """The state before the first round with another prior, such as the policy of an earlier run."""
         return PolicySearchState(self.identity, policy_table=prior.table)
 

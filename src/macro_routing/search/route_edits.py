@@ -63,7 +63,7 @@ def programs_from_edits(space: RouteSpace, edit_lists: Iterable[Sequence[Program
 
 def extract_program_edits(space: RouteSpace, program: Program) -> list[ProgramEdit]:
     """The edits in the order in which a program takes them: its actions other than moving forward and rejoining."""
-    before_rejoin = space.list_actions_with_positions(program)[:-1]
+    before_rejoin = space.list_program_actions_with_positions(program)[:-1]
     return [ProgramEdit(position.layer, action) for position, action in before_rejoin if action != space.forward_action]
 
 

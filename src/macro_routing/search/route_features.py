@@ -61,16 +61,16 @@ class RouteFeatures:
     @cached_property
     def num_edits_by_route(self) -> Floats:
         """Number of steps in which each route differs from the standard pass."""
-        return np.asarray((self._edit_features**2).sum(axis=1))
+        return np.asarray((self._edit_distance_features**2).sum(axis=1))
 
     @cached_property
-    def _edit_features(self) -> Floats:
+    def _edit_distance_features(self) -> Floats:
         # An add counts half for being one and half for its source: another source is as distant as no add.
         parts = (self.applications, math.sqrt(_JUMP_EDITS) * self.jumps, math.sqrt(0.5) * self.adds)
         return np.concatenate([part.reshape(len(self), -1) for part in parts], axis=1)
 
     @cached_property
-    def _layer_effect_features(self) -> Floats:
+    def _layer_usage_features(self) -> Floats:
         """Applications and adds, smoothed over neighbouring layers; the sources of adds are not smoothed."""
         root = _neighbour_correlation_cholesky(self.applications.shape[2])
         parts = (self.applications @ root, math.sqrt(0.5) * self.adds[:, :1] @ root, math.sqrt(0.5) * self.adds[:, 1:])
@@ -83,17 +83,17 @@ class RouteFeatures:
         smoothed = _neighbour_correlation_cholesky(lengths).T @ self.jumps @ _neighbour_correlation_cholesky(layers)
         return np.asarray(smoothed.reshape(len(self), -1))
 
-    def compute_kernel_terms(self, others: Self) -> "KernelTerms":
+    def compute_kernel_terms(self, others: Self) -> "RouteCovarianceInputs":
         """Compare each of these routes with each of the others."""
-        common = self._edit_features @ others._edit_features.T
+        common = self._edit_distance_features @ others._edit_distance_features.T
         rows = {route: row for row, route in enumerate(self.routes) if not route.is_standard}
         same_route = np.zeros((len(self), len(others)))
         for column, route in enumerate(others.routes):
             if route in rows:
                 same_route[rows[route], column] = 1
-        return KernelTerms(
+        return RouteCovarianceInputs(
             same_route,
-            shared_layers=self._layer_effect_features @ others._layer_effect_features.T,
+            shared_layers=self._layer_usage_features @ others._layer_usage_features.T,
             shared_jumps=self._jump_effect_features @ others._jump_effect_features.T,
             edit_distances=np.maximum(self.num_edits_by_route[:, None] + others.num_edits_by_route - 2 * common, 0),
             row_edits=self.num_edits_by_route,
@@ -102,7 +102,7 @@ class RouteFeatures:
 
 
 @dataclass(frozen=True, eq=False)
-class KernelTerms:
+class RouteCovarianceInputs:
     """What the covariance between routes is computed from; a row and a column are a route each."""
 
     same_route: Floats

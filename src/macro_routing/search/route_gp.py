@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from macro_routing.routes.route import Route
 from macro_routing.search.empirical_scores import subsample_draws_keeping_best
-from macro_routing.search.route_features import Floats, KernelTerms, RouteFeatures
+from macro_routing.search.route_features import Floats, RouteCovarianceInputs, RouteFeatures
 from macro_routing.search.searcher import Draw, Score
 
 _LOG_PRIOR_SCALE = 1.2
@@ -87,7 +87,7 @@ _NOISE_RANGE = (0.05, 1.2)
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreTable:
+class ObservedAccuracies:
     """Observed accuracies; a row is a route on the examples of a round."""
 
     routes: RouteFeatures
@@ -101,7 +101,7 @@ class ScoreTable:
     """Number of examples of each row."""
 
     @classmethod
-    def from_draws(cls, draws: Sequence[Draw], standard: Route) -> "ScoreTable":
+    def from_draws(cls, draws: Sequence[Draw], standard: Route) -> "ObservedAccuracies":
         """The scores of draws, or of a part of them if there are too many; the standard pass is route 0."""
         scored = [
             (draw, draw.outcome) for draw in subsample_draws_keeping_best(draws) if isinstance(draw.outcome, Score)
@@ -128,12 +128,12 @@ class ScoreTable:
         return np.asarray(smoothed * (1 - smoothed) / self.examples)
 
     @cached_property
-    def kernel_terms(self) -> KernelTerms:
+    def kernel_terms(self) -> RouteCovarianceInputs:
         """Terms of the covariance between the routes."""
         return self.routes.compute_kernel_terms(self.routes)
 
     @cached_property
-    def centred_accuracy(self) -> Floats:
+    def mean_centred_accuracies(self) -> Floats:
         """Accuracies minus their mean."""
         return np.asarray(self.accuracy - np.average(self.accuracy, weights=self.examples))
 
@@ -149,7 +149,7 @@ class ScoreTable:
         ]
         return np.asarray(self._same_round_matrix * similarity / (2 * np.sqrt(self.examples[:, None] * self.examples)))
 
-    def keep_rows_of_every_nth_route(self, max_rows: int) -> "ScoreTable":
+    def keep_rows_of_every_nth_route(self, max_rows: int) -> "ObservedAccuracies":
         """About ``max_rows`` rows: those of every second, third, … route, independent of the scores."""
         if len(self.route_index) <= max_rows:
             return self
@@ -157,7 +157,7 @@ class ScoreTable:
         kept = np.flatnonzero(self.route_index % stride == 0)
         routes = self.routes[np.arange(0, len(self.routes), stride)]
         route_index = self.route_index[kept] // stride
-        return ScoreTable(routes, route_index, self.round_index[kept], self.accuracy[kept], self.examples[kept])
+        return ObservedAccuracies(routes, route_index, self.round_index[kept], self.accuracy[kept], self.examples[kept])
 
     def covariance(self, parameters: GPKernelParameters) -> Floats:
         """Covariance of the rows."""
@@ -179,7 +179,7 @@ class RouteGP:
     _weights: Floats = field(repr=False)
 
     @classmethod
-    def fit(cls, scores: ScoreTable, *, start: GPKernelParameters, sweeps: int = 1) -> "RouteGP":
+    def fit(cls, scores: ObservedAccuracies, *, start: GPKernelParameters, sweeps: int = 1) -> "RouteGP":
         """Compute the posterior; parameters are fitted from ``start``, or kept as they are without ``sweeps``."""
         parameters = (
             fit_kernel_parameters(scores.keep_rows_of_every_nth_route(_MAX_FIT_ROWS), start, sweeps)
@@ -192,7 +192,9 @@ class RouteGP:
         first = np.flatnonzero(np.diff(scores.route_index[order], prepend=-1))
         known = scores.routes[scores.route_index[order][first]]
         precision = np.add.reduceat(np.add.reduceat(inverse[order[:, None], order], first, axis=0), first, axis=1)
-        return cls(known, parameters, precision, np.add.reduceat((inverse @ scores.centred_accuracy)[order], first))
+        return cls(
+            known, parameters, precision, np.add.reduceat((inverse @ scores.mean_centred_accuracies)[order], first)
+        )
 
     @cached_property
     def scored_route_expected_gains(self) -> dict[Route, float]:
@@ -212,14 +214,14 @@ class RouteGP:
         return np.asarray(cross.T @ self._weights), np.asarray(prior - cross.T @ self._precision @ cross)
 
 
-def _similarity_kernel(terms: KernelTerms, length_scale: float) -> Floats:
+def _similarity_kernel(terms: RouteCovarianceInputs, length_scale: float) -> Floats:
     """Covariance of the part shared by similar routes, relative to the standard pass, whose gain is zero."""
     rows = np.exp(-terms.row_edits / length_scale)[:, None]
     columns = np.exp(-terms.column_edits / length_scale)
     return np.asarray(np.exp(-terms.edit_distances / length_scale) - rows - columns + 1)
 
 
-def _route_covariance(parameters: GPKernelParameters, terms: KernelTerms) -> Floats:
+def _route_covariance(parameters: GPKernelParameters, terms: RouteCovarianceInputs) -> Floats:
     linear = parameters.layer_effect**2 * terms.shared_layers + parameters.jump_effect**2 * terms.shared_jumps
     penalty = np.outer(parameters.edit_penalty * terms.row_edits, parameters.edit_penalty * terms.column_edits)
     nugget = parameters.nugget**2 * terms.same_route
@@ -227,7 +229,7 @@ def _route_covariance(parameters: GPKernelParameters, terms: KernelTerms) -> Flo
     return np.asarray(linear + similarity + nugget + penalty)
 
 
-def fit_kernel_parameters(scores: ScoreTable, start: GPKernelParameters, sweeps: int) -> GPKernelParameters:
+def fit_kernel_parameters(scores: ObservedAccuracies, start: GPKernelParameters, sweeps: int) -> GPKernelParameters:
     """Maximise the marginal likelihood; each sweep tries every parameter larger and smaller.
 
     The search starts from ``start`` or from typical parameters, whichever explain the scores better: parameters that
@@ -255,13 +257,13 @@ def _are_kernel_parameters_in_range(parameters: GPKernelParameters) -> bool:
     return parameters.length_scale >= _MIN_LENGTH_SCALE and smallest <= parameters.noise <= largest
 
 
-def log_marginal_likelihood(parameters: GPKernelParameters, scores: ScoreTable) -> float:
+def log_marginal_likelihood(parameters: GPKernelParameters, scores: ObservedAccuracies) -> float:
     """Log marginal likelihood of the scores plus log prior of the parameters; -inf for a singular covariance."""
     count = len(scores.route_index)
     # One more row and column, the scores: its part of the Cholesky factor is what a triangular solve would give.
     bordered = np.full((count + 1, count + 1), 1e12)
     bordered[:count, :count] = scores.covariance(parameters)
-    bordered[count, :count] = bordered[:count, count] = scores.centred_accuracy
+    bordered[count, :count] = bordered[:count, count] = scores.mean_centred_accuracies
     try:
         root = np.linalg.cholesky(bordered)
     except np.linalg.LinAlgError:

@@ -272,11 +272,11 @@ class SurrogateSearch(BudgetedSearch):
         ends = [min(end, vectors) for end in accumulate(wanted)]
         return tuple(end - start for start, end in pairwise([0, *ends]) if end > start)
 
-    def start(self) -> SearchState:
+    def make_initial_state(self) -> SearchState:
         """The state before the first round; a missing library is found before anything is spent."""
         if self.max_rounds > 1:
             _load_gradient_boosting()
-        return super().start()
+        return super().make_initial_state()
 
     def _propose_routes(self, state: SearchState) -> list[Route]:
         """The standard pass and random vectors; later those of a pool that the surrogate thinks best."""
@@ -284,16 +284,16 @@ class SurrogateSearch(BudgetedSearch):
         size = self.max_routes_by_round[state.rounds]
         if state.rounds == 0:
             standard = (1,) * self.layers
-            chosen = [standard, *self._sample_new_repeat_counts(rng, size - 1, {standard})]
+            chosen = [standard, *self._sample_unseen_repeat_counts(rng, size - 1, {standard})]
         else:
-            pool = self._sample_new_repeat_counts(
+            pool = self._sample_unseen_repeat_counts(
                 rng, self.settings.pool_size, {repeat_counts_from_route(draw.proposal.route) for draw in state.draws}
             )
             best = np.argsort(-self._predict_accuracies(state, pool), kind="stable")
             chosen = [pool[index] for index in best[:size]]
         return [route_from_repeat_counts(self.layers, counts) for counts in chosen]
 
-    def _sample_new_repeat_counts(
+    def _sample_unseen_repeat_counts(
         self, rng: np.random.Generator, wanted: int, seen: Collection[Counts | None]
     ) -> list[Counts]:
         """Different random vectors, ``wanted`` of them unless the tries run out."""

@@ -2,7 +2,7 @@
 
 A search is a value: its state goes in, its next state comes out, nothing is changed in place. ``ask`` of the same state
 always gives the same round, so an interrupted run asks again and continues as if nothing had happened. The base class
-counts rounds, checks states and outcomes, and records draws; an algorithm implements ``round_plan``, ``_ask``,
+counts rounds, checks states and outcomes, and records draws; an algorithm implements ``planned_rounds``, ``_ask``,
 ``_list_candidates`` and, if it learns, ``_tell``.
 """
 
@@ -79,7 +79,7 @@ class StoppedScore:
             raise SearchError(f"{self.scored} of {self.total} examples scored is not possible")
 
     @property
-    def accuracy_upper_bound(self) -> float:
+    def accuracy_if_rest_correct(self) -> float:
         """The accuracy if all other examples had been correct."""
         return (self.correct + self.total - self.scored) / self.total
 
@@ -179,18 +179,18 @@ class Searcher(ABC):
         """Reject bad seeds, and too few examples or too small a budget before anything is scored."""
         check_seed(self.seed)
         check_integer("examples", self.examples, minimum=1, maximum=MAX_EXAMPLES)
-        _ = self.round_plan
+        _ = self.planned_rounds
 
     # --- what an algorithm implements -----------------------------------------------------------------------------
 
     @property
     @abstractmethod
-    def round_plan(self) -> Sequence[RoundSize]:
+    def planned_rounds(self) -> Sequence[RoundSize]:
         """The rounds of the search; it may end earlier."""
 
     @abstractmethod
     def _ask(self, state: Any) -> Round | None:
-        """The next round, made by ``_make_round``; None ends the search."""
+        """The next round, made by ``_make_next_round``; None ends the search."""
 
     def _tell(self, state: Any, asked: Round, outcomes: Sequence[Outcome]) -> Any:  # noqa: ARG002
         """Learn from a round. ``state`` has its draws recorded already; a search that learns nothing returns it."""
@@ -205,12 +205,12 @@ class Searcher(ABC):
     @property
     def max_rounds(self) -> int:
         """Maximum number of rounds."""
-        return len(self.round_plan)
+        return len(self.planned_rounds)
 
     @property
     def max_draws(self) -> int:
         """Maximum number of proposals in a round."""
-        return max((planned.draws for planned in self.round_plan), default=0)
+        return max((planned.draws for planned in self.planned_rounds), default=0)
 
     @property
     def max_candidates(self) -> int:
@@ -219,17 +219,17 @@ class Searcher(ABC):
 
     def max_evaluations(self, done: int = 0) -> int:
         """Maximum number of evaluations (route × example) in the rounds from ``done`` on."""
-        return sum(planned.draws * len(planned.examples) for planned in self.round_plan[done:])
+        return sum(planned.draws * len(planned.examples) for planned in self.planned_rounds[done:])
 
     @cached_property
     def identity(self) -> str:
         """The search and its settings, as JSON; its states carry it."""
-        return json.dumps({"search": self.name, **self._identity_fields()}, sort_keys=True)
+        return json.dumps({"search": self.name, **self._search_identity_fields()}, sort_keys=True)
 
-    def _identity_fields(self) -> dict[str, Any]:
+    def _search_identity_fields(self) -> dict[str, Any]:
         return dataclasses.asdict(self)  # type: ignore[call-overload, no-any-return]
 
-    def start(self) -> SearchState:
+    def make_initial_state(self) -> SearchState:
         """The state before the first round."""
         return self.state_type(self.identity)
 
@@ -241,7 +241,7 @@ class Searcher(ABC):
     def tell(self, state: SearchState, asked: Round, outcomes: Sequence[Outcome]) -> SearchState:
         """The state after ``asked``, with one outcome per proposal, in order."""
         self.check_state(state)
-        check_outcomes(self._pending_round(state), asked, outcomes)
+        check_outcomes_match_round(self._pending_round(state), asked, outcomes)
         answered = zip(asked.proposals, outcomes, strict=True)
         draws = tuple(Draw(asked.number, proposal, outcome) for proposal, outcome in answered)
         recorded = replace(state, rounds=state.rounds + 1, draws=state.draws + draws)
@@ -268,15 +268,17 @@ class Searcher(ABC):
                 f" {state.identity}, not {self.identity}"
             )
 
-    def _make_round(self, state: SearchState, proposals: Sequence[Proposal], keep: int | None = None) -> Round | None:
+    def _make_next_round(
+        self, state: SearchState, proposals: Sequence[Proposal], keep: int | None = None
+    ) -> Round | None:
         """The state's next round; without ``keep`` every score matters, without proposals there is no round."""
         if not proposals:
             return None
-        examples = self.round_plan[state.rounds].examples
+        examples = self.planned_rounds[state.rounds].examples
         return Round(state.rounds, tuple(proposals), examples, len(proposals) if keep is None else keep)
 
 
-def check_outcomes(expected: Round | None, asked: Round, outcomes: Sequence[Outcome]) -> None:
+def check_outcomes_match_round(expected: Round | None, asked: Round, outcomes: Sequence[Outcome]) -> None:
     """Reject outcomes of a round that was not asked, incomplete outcomes and scores over other examples."""
     if asked != expected:
         raise SearchError(f"round {asked.number} was not asked in this state; tell the outcomes of the round from ask")

@@ -158,7 +158,7 @@ class _StateDecoder:
             self._steps += len(program.steps) + layers
             if self._steps > _MAX_STEPS:
                 raise SearchError(f"its routes have more than {_MAX_STEPS} steps")
-            self._routes[text, layers] = program.expand(layers)
+            self._routes[text, layers] = program.to_route(layers)
         return self._routes[text, layers]
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.routes.route import Program, Route
-from macro_routing.routes.space import ProgramPosition
+from macro_routing.routes.space import PartialProgramPosition
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.searcher import Candidate
 from macro_routing.settings import check_integer
@@ -54,7 +54,7 @@ def decode_top_routes(policy: MarkovPolicy, k: int, max_length: int | None = Non
     return tuple(itertools.islice(_deduplicate_routes(policy, iterate_programs(policy, max_length)), k))
 
 
-def decode_anchored_routes(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
+def decode_standard_and_top_routes(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
     """The standard pass as a floor, and the ``k - 1`` most probable routes that differ from it."""
     check_integer("k", k, minimum=1)
     ranked = list(itertools.islice(_deduplicate_routes(policy, iterate_programs(policy)), k))
@@ -65,16 +65,16 @@ def decode_anchored_routes(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...
     return (standard, *others)
 
 
-def decode_marginal_routes(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
+def decode_routes_by_total_probability(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
     """The ``k`` routes with the largest total probability of all their programs, or all if there are fewer."""
     check_integer("k", k, minimum=1)
-    return tuple(itertools.islice(_RankedRoutes(policy), k))
+    return tuple(itertools.islice(_RoutesByTotalProbability(policy), k))
 
 
 def _deduplicate_routes(policy: MarkovPolicy, programs: Iterator[Program]) -> Iterator[Candidate]:
     seen: set[Route] = set()
     for raw_rank, program in enumerate(programs, 1):
-        route = program.expand(policy.space.layers)
+        route = program.to_route(policy.space.layers)
         if route not in seen:
             seen.add(route)
             yield Candidate(route, program, policy.log_probability(program), raw_rank, len(seen))
@@ -96,7 +96,7 @@ class _ProgramSuffix(NamedTuple):
 class _RankedProgramSuffixes:
     """The suffixes of one position: those in order so far (never none), and those that may come next."""
 
-    position: ProgramPosition
+    position: PartialProgramPosition
     action_costs: list[float]
     ordered: list[_ProgramSuffix] = field(default_factory=list)
     waiting: list[_ProgramSuffix] = field(default_factory=list)
@@ -109,7 +109,7 @@ class _RankedProgramSuffixes:
         suffix = _ProgramSuffix(self._snap_to_tied_cost(exact), following_length, action, successor_rank, exact)
         heapq.heappush(self.waiting, suffix)
 
-    def move_best_waiting_to_ranked(self) -> None:
+    def rank_next_best_suffix(self) -> None:
         """Put the best of the waiting in order, if there is one."""
         if self.waiting:
             self.ordered.append(heapq.heappop(self.waiting))
@@ -129,7 +129,7 @@ class _LazyProgramRanking:
         self._policy = policy
         self._space = policy.space
         self._max_length = max_length
-        self._rankings: dict[ProgramPosition, _RankedProgramSuffixes] = {}
+        self._rankings: dict[PartialProgramPosition, _RankedProgramSuffixes] = {}
         self._following = functools.cache(self._best_suffixes_after_actions)
         # The best suffix of every position: negative log-probability, infinite where nothing can follow; and the
         # applications still to come in the shortest of the tied best, rejoined layers included.
@@ -154,10 +154,10 @@ class _LazyProgramRanking:
     def __iter__(self) -> Iterator[Program]:
         start = self._get_suffix_ranking(self._space.initial_position)
         for suffix in start.ordered:  # the list grows by one suffix after each program, while there are more
-            yield self._build_program_with_suffix(suffix)
+            yield self._build_program_from_suffix(suffix)
             self._rank_next_suffix(start)
 
-    def _build_program_with_suffix(self, suffix: _ProgramSuffix) -> Program:
+    def _build_program_from_suffix(self, suffix: _ProgramSuffix) -> Program:
         """The program of a suffix of the start position."""
         actions, position = [], self._space.initial_position
         while suffix.action != self._space.rejoin_action:
@@ -173,27 +173,27 @@ class _LazyProgramRanking:
         walked down and up again in loops, since routes may be longer than Python's stack is deep.
         """
         path = [ranking]
-        while (following := self._get_ranking_after_last_suffix(path[-1])) is not None:
+        while (following := self._get_continuation_ranking(path[-1])) is not None:
             if len(following.ordered) > path[-1].ordered[-1].successor_rank + 1:
                 break
             path.append(following)
         for visited in reversed(path):
             # The last ordered suffix is used: its action may also be followed by the next best there.
             action, successor_rank = visited.ordered[-1].action, visited.ordered[-1].successor_rank + 1
-            following = self._get_ranking_after_last_suffix(visited)
+            following = self._get_continuation_ranking(visited)
             if following is not None and len(following.ordered) > successor_rank:
                 successor = following.ordered[successor_rank]
                 visited.push_suffix(action, successor_rank, successor.exact_cost, successor.length + 1)
-            visited.move_best_waiting_to_ranked()
+            visited.rank_next_best_suffix()
 
-    def _get_ranking_after_last_suffix(self, ranking: _RankedProgramSuffixes) -> _RankedProgramSuffixes | None:
+    def _get_continuation_ranking(self, ranking: _RankedProgramSuffixes) -> _RankedProgramSuffixes | None:
         """The ranking of the position that the last ordered suffix goes to first; None when it rejoins at once."""
         action = ranking.ordered[-1].action
         if action == self._space.rejoin_action:
             return None
         return self._get_suffix_ranking(self._space.position_after_action(ranking.position, action))
 
-    def _get_suffix_ranking(self, position: ProgramPosition) -> _RankedProgramSuffixes:
+    def _get_suffix_ranking(self, position: PartialProgramPosition) -> _RankedProgramSuffixes:
         """A position's ranking, begun with the best suffix after each possible action."""
         if position not in self._rankings:
             costs = -self._policy.masked_log_row(position)
@@ -202,7 +202,7 @@ class _LazyProgramRanking:
             ranking = _RankedProgramSuffixes(position, costs.tolist())
             for action in np.argsort(totals, kind="stable")[: np.isfinite(totals).sum()].tolist():
                 ranking.push_suffix(action, 0, float(following_costs[action]), int(lengths[action]))
-            ranking.move_best_waiting_to_ranked()
+            ranking.rank_next_best_suffix()
             self._rankings[position] = ranking
         return self._rankings[position]
 
@@ -210,7 +210,7 @@ class _LazyProgramRanking:
 # --- routes by the probability of all their programs ------------------------------------------------------------------
 
 
-class _RankedRoutes:
+class _RoutesByTotalProbability:
     """Routes by total probability: the probability of a route is that of all programs that write it, added up.
 
     Programs of one route differ only in where they rejoin: after their last deviation they may move forward any number
@@ -226,7 +226,7 @@ class _RankedRoutes:
         # the best of those with at least one more.
         self._tail = np.full(self._space.route_position_shape, -np.inf)
         self._deviating = np.full(self._space.route_position_shape, -np.inf)
-        self._waiting: list[tuple[float, tuple[int, ...], bool, float, ProgramPosition]] = []
+        self._waiting: list[tuple[float, tuple[int, ...], bool, float, PartialProgramPosition]] = []
         for applied in range(self._space.max_length, 0, -1):
             self._compute_future_log_probabilities(applied)
 
@@ -252,11 +252,11 @@ class _RankedRoutes:
             if is_whole:
                 rank += 1
                 program = self._space.program_from_actions(list(actions))
-                yield Candidate(program.expand(self._space.layers), program, -cost, rank=rank)
+                yield Candidate(program.to_route(self._space.layers), program, -cost, rank=rank)
             else:
                 self._push_deviations(actions, written, position)
 
-    def _push_deviations(self, actions: tuple[int, ...], written: float, position: ProgramPosition) -> None:
+    def _push_deviations(self, actions: tuple[int, ...], written: float, position: PartialProgramPosition) -> None:
         """One more deviation, here or after some moves forward: each of them is entered, each once."""
         forward, rejoin = self._space.forward_action, self._space.rejoin_action
         while True:
@@ -271,7 +271,7 @@ class _RankedRoutes:
             actions = (*actions, forward)
             position = self._space.position_after_action(position, forward)
 
-    def _push_suffixes(self, actions: tuple[int, ...], written: float, position: ProgramPosition) -> None:
+    def _push_suffixes(self, actions: tuple[int, ...], written: float, position: PartialProgramPosition) -> None:
         index = (position.applied, position.layer, position.displacement, position.operator)
         for is_whole, following in ((True, float(self._tail[index])), (False, float(self._deviating[index]))):
             if np.isfinite(following):

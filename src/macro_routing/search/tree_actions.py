@@ -97,7 +97,7 @@ class ProgramTreeActions(TreeActions[Program]):
 
     def plan_to_route(self, plan: Program) -> Route:
         """The program, rejoined."""
-        return plan.expand(self.space.layers)
+        return plan.to_route(self.space.layers)
 
     def list_actions(self, plan: Program) -> NDArray[np.int64]:
         """Rows of (standard moves before the deviation, action of the space)."""

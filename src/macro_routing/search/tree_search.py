@@ -43,7 +43,7 @@ class TreeSettings(CheckedSettings):
 
 
 @dataclass(frozen=True)
-class TreeSearchStatistics:
+class TreeSearchSummary:
     """What a search did, and what its tree looks like."""
 
     simulations: int
@@ -96,9 +96,9 @@ class TreeSearch(Generic[Plan]):
         self._waiting: list[_TreeNode[Plan]] = []  # the path to the node whose reward must be told next
 
     @property
-    def statistics(self) -> TreeSearchStatistics:
+    def statistics(self) -> TreeSearchSummary:
         """What was done so far."""
-        return TreeSearchStatistics(
+        return TreeSearchSummary(
             simulations=self._simulations_done,
             asked=len(self.rewards),
             memo_hits=self._root.visits - len(self.rewards),

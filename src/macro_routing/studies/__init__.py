@@ -10,20 +10,27 @@ from typing import TYPE_CHECKING
 from macro_routing.lazy_imports import make_lazy_imports
 
 if TYPE_CHECKING:
-    from macro_routing.studies.context import RouteWithSource, StudyContext
+    from macro_routing.studies.context import RouteWithSearchedTask, StudyContext
     from macro_routing.studies.folder import StudyFolder
     from macro_routing.studies.study_result import StudyResult, write_study_result
-    from macro_routing.studies.task_names import TaskName
+    from macro_routing.studies.task_names import TaskWithAnswerMode
 
-__all__ = ["RouteWithSource", "StudyContext", "StudyFolder", "StudyResult", "TaskName", "write_study_result"]
+__all__ = [
+    "RouteWithSearchedTask",
+    "StudyContext",
+    "StudyFolder",
+    "StudyResult",
+    "TaskWithAnswerMode",
+    "write_study_result",
+]
 __getattr__, __dir__ = make_lazy_imports(
     __name__,
     {
-        "RouteWithSource": "context",
+        "RouteWithSearchedTask": "context",
         "StudyContext": "context",
         "StudyFolder": "folder",
         "StudyResult": "study_result",
-        "TaskName": "task_names",
+        "TaskWithAnswerMode": "task_names",
         "write_study_result": "study_result",
     },
 )

@@ -15,7 +15,7 @@ from macro_routing.studies.paired_comparisons import (
 from macro_routing.studies.search_variants import ACCURACY_COLUMN, LAYERS_COLUMN, SearchVariant, SearchVariantRunner
 from macro_routing.studies.settings import AblationSettings
 from macro_routing.studies.study_result import StudyResult
-from macro_routing.studies.tables import Column, Row, difference_columns, text_column
+from macro_routing.studies.tables import Column, Row, difference_columns, make_text_column
 
 STUDY = "ablation"
 _FACTORS = {"phase": "budget phase", "displacement": "displacement", "operator": "operator context"}
@@ -48,10 +48,10 @@ def run_state_factor_ablation(context: StudyContext, settings: AblationSettings)
     table = make_corrected_comparison_table(
         "State ablation", _COLUMNS, [*rows, standard], searches.describe_averages(full)
     )
-    return StudyResult(STUDY, _summarize_worse_variants(compared, len(settings.seeds)), table, [figure])
+    return StudyResult(STUDY, _summarize_worse_search_variants(compared, len(settings.seeds)), table, [figure])
 
 
-def _summarize_worse_variants(compared: Sequence[Row], seeds: int) -> str:
+def _summarize_worse_search_variants(compared: Sequence[Row], seeds: int) -> str:
     worse = [row["variant"] for row in select_significantly_worse_rows(compared)]
     worst = min(compared, key=lambda row: row["difference"])
     return (
@@ -61,13 +61,13 @@ def _summarize_worse_variants(compared: Sequence[Row], seeds: int) -> str:
     )
 
 
-def _make_factor_column(factor: str) -> Column:
+def _make_ablation_checkmark_column(factor: str) -> Column:
     return Column(_FACTORS[factor], lambda row: {True: "✓", False: "–"}.get(row[factor], ""), is_number=False)
 
 
 _COLUMNS = [
-    text_column("state", "variant"),
-    *map(_make_factor_column, _FACTORS),
+    make_text_column("state", "variant"),
+    *map(_make_ablation_checkmark_column, _FACTORS),
     ACCURACY_COLUMN,
     *difference_columns("difference to the full state, points"),
     LAYERS_COLUMN,

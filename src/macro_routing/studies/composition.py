@@ -22,14 +22,14 @@ from macro_routing.runs.result import ROUTE, read_result
 from macro_routing.studies.folder import make_file_name
 from macro_routing.studies.paired_comparisons import make_corrected_comparison_table
 from macro_routing.studies.study_result import StudyResult
-from macro_routing.studies.tables import flatten_row, number_column, percentage_column, text_column
+from macro_routing.studies.tables import flatten_row, make_text_column, number_column, percentage_column
 from macro_routing.tasks.prompts import LIKELIHOOD
 
 STUDY = "composition"
 _COLUMNS = [
-    text_column("model", "model"),
-    text_column("method", "method"),
-    text_column("settings", "settings"),
+    make_text_column("model", "model"),
+    make_text_column("method", "method"),
+    make_text_column("settings", "settings"),
     number_column("layers", "layers"),
     number_column("routes", "runs"),
     percentage_column("standard pass, %", "standard"),
@@ -128,7 +128,9 @@ def run_route_composition_study(routes: Sequence[FoundRoute]) -> StudyResult:
         kind = _make_model_method_depth_key(route)
         groups[*kind, _describe_settings_unlike_other_runs(route, kinds[kind])].append(route)
     groups = dict(sorted(groups.items(), key=lambda group: -len(group[1])))  # the figure is the largest one's
-    rows = [_summarize_route_group(model, method, text, group) for (model, method, _, text), group in groups.items()]
+    rows = [
+        _summarize_group_composition(model, method, text, group) for (model, method, _, text), group in groups.items()
+    ]
     figures = [_draw_applications(*name, [route.route for route in group]) for name, group in groups.items()]
     note = (
         "Adds: routes that add an earlier state at least once (subtractions counted apart); moves: routes with"
@@ -156,20 +158,22 @@ def _make_model_method_depth_key(found: FoundRoute) -> tuple[str, str, int]:
 
 def _describe_settings_unlike_other_runs(found: FoundRoute, kind: Sequence[FoundRoute]) -> str:
     """Those of a run's settings that most others of its kind do not have."""
-    settings = {name: str(found.settings.get(name)) for name in _list_setting_names(kind)}
+    settings = {name: str(found.settings.get(name)) for name in _list_settings_of_found_routes(kind)}
     return ", ".join(f"{name} = {value}" for name, value in settings.items() if value != _most_common_value(name, kind))
 
 
 def _describe_shared_settings(kind: Sequence[FoundRoute]) -> str:
     """What stands behind settings that a line does not name."""
     differing = [
-        name for name in _list_setting_names(kind) if len({str(found.settings.get(name)) for found in kind}) > 1
+        name
+        for name in _list_settings_of_found_routes(kind)
+        if len({str(found.settings.get(name)) for found in kind}) > 1
     ]
     settings = ", ".join(f"{name} = {_most_common_value(name, kind)}" for name in differing)
     return f" Where a line does not say otherwise: {settings}." if settings else ""
 
 
-def _list_setting_names(kind: Sequence[FoundRoute]) -> list[str]:
+def _list_settings_of_found_routes(kind: Sequence[FoundRoute]) -> list[str]:
     return list(dict.fromkeys(name for found in kind for name in found.settings))
 
 
@@ -178,7 +182,7 @@ def _most_common_value(name: str, kind: Sequence[FoundRoute]) -> str:
     return Counter(str(found.settings.get(name)) for found in kind).most_common(1)[0][0]
 
 
-def _summarize_route_group(model: str, method: str, settings: str, group: Sequence[FoundRoute]) -> dict[str, Any]:
+def _summarize_group_composition(model: str, method: str, settings: str, group: Sequence[FoundRoute]) -> dict[str, Any]:
     routes = [found.route for found in group]
     adds = [any(step.add and step.add.coefficient > 0 for step in route.steps) for route in routes]
     subtractions = [any(step.add and step.add.coefficient < 0 for step in route.steps) for route in routes]
@@ -201,7 +205,7 @@ def _summarize_route_group(model: str, method: str, settings: str, group: Sequen
     }
 
 
-def tabulate_layer_application_shares(routes: Sequence[Route]) -> list[list[float]]:
+def tabulate_route_shares_by_applications(routes: Sequence[Route]) -> list[list[float]]:
     """By number of applications (0, 1 … and more) and layer: the share of the routes."""
     counts = [Counter(step.layer for step in route.steps) for route in routes]
     return [
@@ -215,7 +219,7 @@ def tabulate_layer_application_shares(routes: Sequence[Route]) -> list[list[floa
 
 def _draw_applications(model: str, method: str, layers: int, settings: str, routes: Sequence[Route]) -> Figure:
     name = ", ".join(part for part in (model, method, settings) if part)
-    shares = tabulate_layer_application_shares(routes)
+    shares = tabulate_route_shares_by_applications(routes)
     last = max(times for times, row in enumerate(shares) if any(row))
     order = list(range(max(last, 2), -1, -1))
     names = {0: "never", 1: "once", 2: "twice", _MAX_APPLICATIONS: f"{_MAX_APPLICATIONS} times or more"}

@@ -3,22 +3,22 @@
 from collections.abc import Sequence
 
 from macro_routing.errors import SettingsError
-from macro_routing.studies.tables import text_column
-from macro_routing.studies.task_names import TaskName
+from macro_routing.studies.tables import make_text_column
+from macro_routing.studies.task_names import TaskWithAnswerMode
 from macro_routing.tasks.benchmarks import list_contaminating_tasks, list_contamination_warnings
 
 KEY = "shares_questions"
-COLUMN = text_column("shared questions", KEY)
+COLUMN = make_text_column("shared questions", KEY)
 NOTE = "*Shared questions* names tasks whose questions are also in the tested one: their lines count in no sum or mean."
 
 
-def find_contaminating_search_tasks(tested: TaskName, searched: Sequence[TaskName]) -> str:
+def find_contaminating_search_tasks(tested: TaskWithAnswerMode, searched: Sequence[TaskWithAnswerMode]) -> str:
     """Names of the tasks a route was searched on that share questions with the one it is tested on."""
     names = dict.fromkeys(task.task for task in searched)
     return ", ".join(name for name in names if name in list_contaminating_tasks(tested.task))
 
 
-def check_pooled_tasks_overlap(tasks: Sequence[TaskName]) -> None:
+def check_pooled_tasks_overlap(tasks: Sequence[TaskWithAnswerMode]) -> None:
     """Reject a pool in which one task's training examples may be another's test examples."""
     if warnings := list_contamination_warnings([task.task for task in tasks]):
         raise SettingsError(f"{'; '.join(warnings)}; leave one of them out of the pool")

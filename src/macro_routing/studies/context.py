@@ -33,7 +33,7 @@ from macro_routing.runs.prepare import (
 from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import Listener
 from macro_routing.studies.folder import RUNS, StudyFolder
-from macro_routing.studies.task_names import TaskName
+from macro_routing.studies.task_names import TaskWithAnswerMode
 from macro_routing.tasks.task import Example, Task, fingerprint_examples
 
 _MAX_TITLE = 36
@@ -47,16 +47,16 @@ class StudyTimeOverError(RunError):
 
 
 @dataclass(frozen=True)
-class RouteWithSource:
+class RouteWithSearchedTask:
     """The route a study is about, and the task and seed it was searched with, whose splits are clean for it."""
 
     route: Route
-    task: TaskName
+    task: TaskWithAnswerMode
     seed: int
     has_source: bool = True
     """Whether task and seed come from the route's run or file; a plain route says nothing about where it is from."""
 
-    def was_searched_on(self, task: TaskName) -> bool:
+    def was_searched_on_task(self, task: TaskWithAnswerMode) -> bool:
         """Whether the route is known to have been searched on a task."""
         modes = {task.mode, self.task.mode} - {None}
         return self.has_source and task.task == self.task.task and len(modes) <= 1
@@ -81,14 +81,14 @@ class StudyContext:
     _started: float = field(default_factory=time.monotonic, repr=False)
 
     @cached_property
-    def frozen(self) -> FrozenModel:
+    def frozen_model(self) -> FrozenModel:
         """The model, loaded when it is first needed."""
         return self.loaded_model or load_model(self.base.model, self.base.loading, self.listener.on_message)
 
     @property
     def standard_route(self) -> Route:
         """The standard pass of the model."""
-        return Route.standard(self.frozen.layers)
+        return Route.standard(self.frozen_model.layers)
 
     def require_route_method(self) -> None:
         """Reject a method that finds no route, before it searches."""
@@ -96,12 +96,12 @@ class StudyContext:
         if METHODS[method].kind != "search":
             raise SettingsError(f"--method {method} finds no route that could be tested elsewhere; name one that does")
 
-    def describe_model_and_tasks(self, tasks: Sequence[TaskName]) -> str:
+    def describe_model_and_tasks(self, tasks: Sequence[TaskWithAnswerMode]) -> str:
         """Model and tasks for a title."""
         names = ", ".join(map(str, tasks))
         return f"{shorten_model_name(self.base.model)}, {names if len(names) <= _MAX_TITLE else f'{len(tasks)} tasks'}"
 
-    def make_run_config(self, task: TaskName, seed: int, **changes: Mapping[str, Any] | str) -> RunConfig:
+    def make_run_config(self, task: TaskWithAnswerMode, seed: int, **changes: Mapping[str, Any] | str) -> RunConfig:
         """A run's configuration; tables among ``changes`` override the study's."""
         tables = {name: value for name, value in changes.items() if isinstance(value, Mapping)}
         if task.mode is not None:
@@ -110,14 +110,14 @@ class StudyContext:
         plain: dict[str, Any] = {name: value for name, value in changes.items() if name not in tables}
         return self.base.with_changes(task=task.task, seed=seed, **merged, **plain)
 
-    def prepare_task(self, task: TaskName, seed: int) -> PreparedRun:
+    def prepare_task(self, task: TaskWithAnswerMode, seed: int) -> PreparedRun:
         """A task's evaluator and splits; nothing is searched, so settings of the search are left out."""
         config = self.make_run_config(task, seed).with_changes(method=STANDARD, search={}, space={}, budget=None)
         return prepare_run(config, **self._get_shared_run_inputs(task.task))
 
     def _get_shared_run_inputs(self, task: str) -> dict[str, Any]:
         return {
-            "frozen": self.frozen,
+            "frozen": self.frozen_model,
             "task": self.loaded_tasks.get(task),
             "listener": self.listener,
             "store": self.store,
@@ -140,7 +140,7 @@ class StudyContext:
         path = self.folder.run_folder(name)
         if not (path / run_files.RUN).is_file():
             self.raise_if_time_limit_passed()
-            self._check_same_weights()
+            self._check_searches_share_weights()
             self.listener.on_message(f"search {name}")
             run_search(config, path, **self._get_shared_run_inputs(config.task))
         elif not self._open_existing_run(path, config).is_finished:
@@ -157,7 +157,7 @@ class StudyContext:
             check_same_settings(header, config, path)
             self.check_same_data(header, config, path)
         if self.loaded_model is not None or "frozen" in vars(self):
-            now = prepare_run(config, **self._get_shared_run_inputs(config.task)).make_run_header()
+            now = prepare_run(config, **self._get_shared_run_inputs(config.task)).make_run_json_contents()
             check_run_inputs_unchanged(header, json.loads(json.dumps(now)), path)
         return run
 
@@ -178,20 +178,20 @@ class StudyContext:
     def _current_weights_id(self) -> str | None:
         """Of the model as it is now; None where it cannot be found any more, and what is finished is taken as it is."""
         if self.loaded_model is not None or "frozen" in vars(self):
-            return self.frozen.weights_id
+            return self.frozen_model.weights_id
         try:
             return read_model_metadata(self.base.model, self.base.loading).weights_id
         except ModelError as error:
             self.listener.on_message(f"finished parts are not compared with the model: {error}")
             return None
 
-    def _check_same_weights(self) -> None:
+    def _check_searches_share_weights(self) -> None:
         """Reject a search beside others of another model with the same name."""
         for path in sorted((self.folder.path / RUNS).glob(f"*/{run_files.RUN}")):
             run = RunFolder.open(path.parent)
             with run.explain_damaged_files(run_files.RUN):
                 weights = run.read_json(run_files.RUN)["model"]["weights_id"]
-            if weights != self.frozen.weights_id:
+            if weights != self.frozen_model.weights_id:
                 raise RunError(
                     f"{path.parent} was run with other weights; name another folder for the study with --out"
                 )
@@ -201,7 +201,7 @@ class StudyContext:
         if not self.folder.has_measurement(name):
             self.raise_if_time_limit_passed()
             self.listener.on_message(name)
-        text = json.dumps({"weights": self.frozen.weights_id, **mark}, sort_keys=True)
+        text = json.dumps({"weights": self.frozen_model.weights_id, **mark}, sort_keys=True)
         return self.folder.load_or_measure(name, hashlib.sha256(text.encode()).hexdigest()[:16], make)
 
     def raise_if_time_limit_passed(self) -> None:
@@ -210,20 +210,20 @@ class StudyContext:
             raise StudyTimeOverError(f"the {self.minutes:g} minutes are over; the same command goes on where it was")
 
     def score_routes(
-        self, name: str, task: TaskName, seed: int, routes: Mapping[str, Route], split: str = "test"
+        self, name: str, task: TaskWithAnswerMode, seed: int, routes: Mapping[str, Route], split: str = "test"
     ) -> dict[str, Any]:
         """Named routes on a task's test, or other, examples; the standard pass is always among them."""
         run = self.prepare_task(task, seed)
         examples: Sequence[Example] = getattr(run.splits, split)
         wanted = {"standard": self.standard_route, **routes}
         marks = {
-            **fingerprint_inputs(run.evaluator, examples),
+            **fingerprint_measurement_inputs(run.evaluator, examples),
             "routes": {key: str(route) for key, route in wanted.items()},
         }
         return self.load_or_measure(name, marks, lambda: _evaluate_routes(run, examples, wanted))
 
 
-def fingerprint_inputs(evaluator: Evaluator, examples: Sequence[Example]) -> dict[str, Any]:
+def fingerprint_measurement_inputs(evaluator: Evaluator, examples: Sequence[Example]) -> dict[str, Any]:
     """What a measurement depends on besides the routes."""
     return {"scope": evaluator.scope, "examples": fingerprint_examples(examples)}
 

@@ -18,17 +18,19 @@ from macro_routing.report.formatting import format_points, shorten_model_name, u
 from macro_routing.report.interval_chart import OPEN, IntervalRow, draw_intervals
 from macro_routing.routes.route import Route
 from macro_routing.runs.cost import PROMPTS, measure_cost
-from macro_routing.studies.context import RouteWithSource, StudyContext, fingerprint_inputs
+from macro_routing.studies.context import RouteWithSearchedTask, StudyContext, fingerprint_measurement_inputs
 from macro_routing.studies.paired_comparisons import truncate_route_text
 from macro_routing.studies.settings import CostStudySettings
 from macro_routing.studies.study_result import StudyResult
-from macro_routing.studies.tables import Column, Row, Table, number_column, text_column
+from macro_routing.studies.tables import Column, Row, Table, make_text_column, number_column
 from macro_routing.tasks.task import Example
 
 STUDY = "cost"
 
 
-def run_cost(context: StudyContext, subject: RouteWithSource, settings: CostStudySettings) -> StudyResult:
+def run_route_cost_study(
+    context: StudyContext, subject: RouteWithSearchedTask, settings: CostStudySettings
+) -> StudyResult:
     """Time the route and the standard pass on every task's first test items."""
     route, repeats = subject.route, settings.repeats
     routes = {"standard": context.standard_route, "route": route}
@@ -36,12 +38,12 @@ def run_cost(context: StudyContext, subject: RouteWithSource, settings: CostStud
     for task in settings.task_names or (subject.task,):
         run = context.prepare_task(task, subject.seed)
         examples = run.splits.test[: settings.items]
-        inputs = {**fingerprint_inputs(run.evaluator, examples), "route": str(route), "repeats": repeats}
+        inputs = {**fingerprint_measurement_inputs(run.evaluator, examples), "route": str(route), "repeats": repeats}
         measure = functools.partial(time_routes, run.evaluator, routes, examples, repeats)
         rows += _make_timing_rows(
             str(task), route, context.load_or_measure(f"on-{task}", inputs, measure), len(examples)
         )
-    device = context.frozen.model.device
+    device = context.frozen_model.model.device
     notes = (
         (
             f"Median of {repeats} repeats on {device}, decoder {context.base.decoder}; overheads are ratios of repeats"
@@ -114,7 +116,7 @@ def _time_route_once(evaluator: Evaluator, route: Route, examples: Sequence[Exam
         torch.cuda.synchronize(device)
     return {
         "seconds": time.perf_counter() - started,
-        "tokens": sum(one.tokens for one in outcomes),
+        "tokens": sum(one.generated_token_count for one in outcomes),
         "peak_bytes": int(torch.cuda.max_memory_allocated(device)) if on_gpu else None,
     }
 
@@ -156,8 +158,8 @@ def _make_multiplied_number_column(heading: str, key: str, template: str, factor
 
 
 _COLUMNS = [
-    text_column("task", "task"),
-    text_column("", "arm"),
+    make_text_column("task", "task"),
+    make_text_column("", "arm"),
     _make_multiplied_number_column("layers", "layers", "{:.0f}"),
     _make_multiplied_number_column("items", "items", "{:.0f}"),
     _make_multiplied_number_column("ms per item", "item_seconds", "{:.1f}", 1000),

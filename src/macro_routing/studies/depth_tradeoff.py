@@ -18,7 +18,7 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.policy_search import PolicySearchState
 from macro_routing.search.top_k import decode_top_routes
-from macro_routing.studies.context import RouteWithSource, StudyContext
+from macro_routing.studies.context import RouteWithSearchedTask, StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
     compare_scores,
@@ -27,7 +27,7 @@ from macro_routing.studies.paired_comparisons import (
 )
 from macro_routing.studies.settings import DepthTradeoffSettings
 from macro_routing.studies.study_result import StudyResult
-from macro_routing.studies.tables import Column, difference_columns, number_column, percentage_column, text_column
+from macro_routing.studies.tables import Column, difference_columns, make_text_column, number_column, percentage_column
 
 STUDY = "depth-tradeoff"
 _COLUMNS = [
@@ -37,7 +37,7 @@ _COLUMNS = [
     percentage_column("validation, %", "validation"),
     percentage_column("test, %", "accuracy"),
     *difference_columns("against the standard pass, points"),
-    text_column("route", "route", is_code=True),
+    make_text_column("route", "route", is_code=True),
 ]
 
 
@@ -52,10 +52,10 @@ def load_policy(run: RunFolder) -> MarkovPolicy:
 
 
 def run_depth_tradeoff(
-    context: StudyContext, subject: RouteWithSource, policy: MarkovPolicy, settings: DepthTradeoffSettings
+    context: StudyContext, subject: RouteWithSearchedTask, policy: MarkovPolicy, settings: DepthTradeoffSettings
 ) -> StudyResult:
     """Decode under every limit, choose by validation, compare on the test set."""
-    task, seed, layers = subject.task, subject.seed, context.frozen.layers
+    task, seed, layers = subject.task, subject.seed, context.frozen_model.layers
     limits = {depth: int(depth * layers + 1e-9) for depth in sorted(set(settings.depths))}
     decoded = _decode_routes_per_depth_limit(policy, settings.k, limits, layers)
     names = {route: f"route-{number}" for number, route in enumerate(decoded)} | {context.standard_route: "standard"}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from macro_routing.report.formatting import format_percent_number, format_points, format_points_interval
-from macro_routing.studies.context import RouteWithSource, StudyContext
+from macro_routing.studies.context import RouteWithSearchedTask, StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
     compare_scores,
@@ -20,9 +20,9 @@ from macro_routing.studies.tables import (
     Row,
     Table,
     difference_columns,
+    make_text_column,
     number_column,
     percentage_column,
-    text_column,
 )
 from macro_routing.tasks.task import Example
 
@@ -36,14 +36,14 @@ _TRUNCATION_NOTE = (
 )
 _COLUMNS = [
     number_column("no.", "number"),
-    text_column("deviation", "deviation"),
+    make_text_column("deviation", "deviation"),
     percentage_column("correct without it, %", "accuracy"),
     *difference_columns("worth, points"),
     number_column("fixed", "fixed"),
     number_column("broken", "broken"),
     number_column("alone, points", "alone", format_points),
-    text_column("what is left", "left", is_code=True),
-    text_column("", "remark"),
+    make_text_column("what is left", "left", is_code=True),
+    make_text_column("", "remark"),
 ]
 _TRUNCATION_COLUMNS = [
     percentage_column("truncated, standard, %", "standard_truncated"),
@@ -55,8 +55,8 @@ _TRUNCATION_COLUMNS = [
     number_column("neither is truncated", "rest", format_points),
 ]
 _EXAMPLE_COLUMNS = [
-    text_column("", "kind"),
-    text_column("example", "example"),
+    make_text_column("", "kind"),
+    make_text_column("example", "example"),
     Column("question", lambda row: row["question"][:120], is_number=False),
     Column("changes back without deviation", lambda row: ", ".join(row["needs"]) or "none alone", is_number=False),
 ]
@@ -65,7 +65,7 @@ Scores = Mapping[str, Mapping[str, Any]]
 """By name of a route: its answers to the examples."""
 
 
-def ablate_route_deviations(context: StudyContext, subject: RouteWithSource) -> StudyResult:
+def ablate_route_deviations(context: StudyContext, subject: RouteWithSearchedTask) -> StudyResult:
     """Measure the route, the route without each of its deviations, and each deviation alone."""
     route, task, seed = subject.route, subject.task, subject.seed
     deviations = list_route_deviations(route)
@@ -101,13 +101,13 @@ def ablate_route_deviations(context: StudyContext, subject: RouteWithSource) -> 
     headline = (
         "The route is the standard pass: there is nothing to explain."
         if route.is_standard
-        else _summarize_gain(str(route), whole, truncation, majority)
+        else _describe_gain_and_truncation(str(route), whole, truncation, majority)
     )
     details = {"route": str(route), "commonest_answer": majority}
     return StudyResult(STUDY, headline, table, figures, details, other_tables)
 
 
-def _summarize_gain(route: str, whole: Row, truncation: Row, majority: float) -> str:
+def _describe_gain_and_truncation(route: str, whole: Row, truncation: Row, majority: float) -> str:
     return (
         f"{route} differs from the standard pass by {format_points(whole['difference'])} points"
         f" ({format_points_interval(whole['low'], whole['high'])}, n = {whole['n']}): {whole['fixed']} fixed,"

@@ -64,7 +64,7 @@ class StudyFolder:
     def _create_folder(self, wanted: Mapping[str, Any]) -> None:
         if (self.path / run_files.RUN).is_file():
             raise RunError(f"{self.path} is a run's own folder; name another one for the study with --out")
-        is_free = not (self.path / STUDY).exists() and self.path.is_dir() and self._has_no_measurements()
+        is_free = not (self.path / STUDY).exists() and self.path.is_dir() and self._is_study_folder_unmeasured()
         if self.path.exists() and not is_free:
             raise RunError(f"{self.path} is not an empty folder and holds no study; name another one with --out")
         self.path.mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ class StudyFolder:
             raise RunError(f"{self.path} holds the study {before.get('study')}; name another folder with --out")
         settings = _get_json_object(before, "settings", self.path / STUDY, remedy)
         changed = sorted(_find_differing_settings(settings, wanted["settings"]))
-        if changed and self._has_no_measurements():
+        if changed and self._is_study_folder_unmeasured():
             with self.lock():  # another process may hold it while it loads a model
                 _write_json(self.path / STUDY, wanted)
         elif changed:
@@ -94,7 +94,7 @@ class StudyFolder:
             )
         (self.path / MEASUREMENTS).mkdir(exist_ok=True)
 
-    def _has_no_measurements(self) -> bool:
+    def _is_study_folder_unmeasured(self) -> bool:
         """Whether nothing was measured yet; mistaken settings can be replaced then."""
         parts = [path for name in (MEASUREMENTS, RUNS) for path in (self.path / name).glob("*")]
         return not parts and {path.name for path in self.path.iterdir()} <= {

@@ -17,7 +17,7 @@ import torch
 
 from macro_routing.engine.batching import Tokens, compute_position_ids, pad_left
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.model_answers import build_choice_items, encode_prompts_and_stages
+from macro_routing.evaluation.model_answers import build_choice_items, encode_prompts_and_generation_stages
 from macro_routing.evaluation.statistics import paired_bootstrap_interval
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.hidden_states import apply_lm_head, collect_hidden_states
@@ -26,11 +26,11 @@ from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import format_signed, use_minus_sign
 from macro_routing.report.line_chart import Axis, ChartPoint, LineSeries, draw_line_chart
 from macro_routing.routes.route import Route
-from macro_routing.studies.context import RouteWithSource, StudyContext, fingerprint_inputs
+from macro_routing.studies.context import RouteWithSearchedTask, StudyContext, fingerprint_measurement_inputs
 from macro_routing.studies.paired_comparisons import describe_comparison_count, truncate_route_text
 from macro_routing.studies.study_result import StudyResult
-from macro_routing.studies.tables import Column, Row, Table, number_column, text_column
-from macro_routing.studies.task_names import TaskName
+from macro_routing.studies.tables import Column, Row, Table, make_text_column, number_column
+from macro_routing.studies.task_names import TaskWithAnswerMode
 from macro_routing.tasks.prompts import LIKELIHOOD, REASONING
 from macro_routing.tasks.task import Example
 
@@ -41,19 +41,19 @@ _PART_SIZE = 16
 
 
 @dataclass(frozen=True)
-class LogitLensExample:
+class LogitLensPrompt:
     """What a model has read before the answer, and the answer's first token that says something."""
 
     context: Tokens
     gold: int
 
 
-def run_logit_lens(context: StudyContext, subject: RouteWithSource) -> StudyResult:
+def run_logit_lens(context: StudyContext, subject: RouteWithSearchedTask) -> StudyResult:
     """Read both routes after every step on the task's test examples."""
     route, task = subject.route, subject.task
     run = context.prepare_task(task, subject.seed)
     examples, routes = run.splits.test, {"standard": context.standard_route, "route": route}
-    inputs = {**fingerprint_inputs(run.evaluator, examples), "route": str(route)}
+    inputs = {**fingerprint_measurement_inputs(run.evaluator, examples), "route": str(route)}
     values: dict[str, list[list[float]]] = {name: [] for name in routes}
     for start in range(0, len(examples), _PART_SIZE):
         part = examples[start : start + _PART_SIZE]
@@ -71,7 +71,7 @@ def _measure_stepwise_gold_log_probabilities(
     return {name: compute_stepwise_gold_log_probs(evaluator.frozen, route, items) for name, route in routes.items()}
 
 
-def make_logit_lens_examples(evaluator: Evaluator, examples: Sequence[Example]) -> list[LogitLensExample]:
+def make_logit_lens_examples(evaluator: Evaluator, examples: Sequence[Example]) -> list[LogitLensPrompt]:
     """Contexts and gold tokens of examples, in the evaluator's way to answer."""
     frozen, decoding = evaluator.frozen, evaluator.decoding
     if decoding.mode == LIKELIHOOD:
@@ -83,13 +83,13 @@ def make_logit_lens_examples(evaluator: Evaluator, examples: Sequence[Example]) 
         contexts = _make_prompts_up_to_answer(evaluator, examples)
         answers = frozen.tokenize_texts([f" {example.answer}" for example in examples], add_special_tokens=False)
         pairs = [(context, tuple(answer)) for context, answer in zip(contexts, answers, strict=True)]
-    return [_make_logit_lens_example(frozen, context, answer) for context, answer in pairs]
+    return [_make_lens_context_and_target(frozen, context, answer) for context, answer in pairs]
 
 
 def _make_prompts_up_to_answer(evaluator: Evaluator, examples: Sequence[Example]) -> list[Tokens]:
     """Prompts, the standard pass's reasoning where there is one, and the cue that an answer follows."""
     frozen, task, decoding = evaluator.frozen, evaluator.task, evaluator.decoding
-    prompts, stages = encode_prompts_and_stages(frozen, task, examples, decoding)
+    prompts, stages = encode_prompts_and_generation_stages(frozen, task, examples, decoding)
     cue = tuple(frozen.tokenizer.encode(task.prompts.cue, add_special_tokens=False))
     if decoding.mode != REASONING:
         return [(*prompt, *cue) for prompt in prompts]
@@ -101,16 +101,16 @@ def _make_prompts_up_to_answer(evaluator: Evaluator, examples: Sequence[Example]
     return [(*prompt, *thought, *after) for prompt, thought in zip(prompts, reasonings, strict=True)]
 
 
-def _make_logit_lens_example(frozen: FrozenModel, context: Tokens, answer: Tokens) -> LogitLensExample:
+def _make_lens_context_and_target(frozen: FrozenModel, context: Tokens, answer: Tokens) -> LogitLensPrompt:
     """Skip tokens that are only white space, which some tokenizers put before a number; they join the context."""
     visible = (index for index, token in enumerate(answer[:-1]) if frozen.tokenizer.decode([token]).strip())
     index = next(visible, len(answer) - 1)
-    return LogitLensExample((*context, *answer[:index]), answer[index])
+    return LogitLensPrompt((*context, *answer[:index]), answer[index])
 
 
 @torch.no_grad()
 def compute_stepwise_gold_log_probs(
-    frozen: FrozenModel, route: Route, items: Sequence[LogitLensExample]
+    frozen: FrozenModel, route: Route, items: Sequence[LogitLensPrompt]
 ) -> list[list[float]]:
     """By item: the log-probability of its gold token after every step of the route."""
     model = apply_route(frozen, route)
@@ -134,7 +134,7 @@ def compute_stepwise_gold_log_probs(
 
 
 def _make_study_result(
-    context: StudyContext, task: TaskName, routes: dict[str, Route], measured: dict[str, Any]
+    context: StudyContext, task: TaskWithAnswerMode, routes: dict[str, Route], measured: dict[str, Any]
 ) -> StudyResult:
     """Tables and figures of the examples on which both routes have finite numbers."""
     total, details = len(measured["route"]), {"route": str(routes["route"])}
@@ -162,15 +162,15 @@ def _make_study_result(
         describe_comparison_count(1),
     ]
     steps = {name: _make_lens_step_rows(routes[name], array) for name, array in values.items()}
-    figures = _draw_log_probability_charts(
+    figures = _draw_log_probability_by_layer_charts(
         title, {"standard": "standard pass", "route": truncate_route_text(routes["route"])}, values
     )
     table = Table(title, _COLUMNS, rows, notes)
-    headline = _describe_final_token_probability(rows)
+    headline = _describe_correct_token_probability(rows)
     return StudyResult(STUDY, headline, table, figures, {**details, "steps": steps}, untabled_comparisons=1)
 
 
-def _describe_final_token_probability(rows: Sequence[Row]) -> str:
+def _describe_correct_token_probability(rows: Sequence[Row]) -> str:
     standard, routed = rows
     low, high = format_signed(routed["low"], 2), format_signed(routed["high"], 2)
     return (
@@ -205,7 +205,7 @@ def _summarize_gold_log_probabilities(routes: dict[str, Route], values: dict[str
     return rows
 
 
-def _draw_log_probability_charts(title: str, names: dict[str, str], values: dict[str, Any]) -> list[Figure]:
+def _draw_log_probability_by_layer_charts(title: str, names: dict[str, str], values: dict[str, Any]) -> list[Figure]:
     steps = Axis("layers applied so far")
     lines = [_make_mean_line_with_band(names[name], array) for name, array in values.items()]
     probabilities = [_make_mean_line_with_band(names[name], np.exp(array)) for name, array in values.items()]
@@ -246,8 +246,8 @@ def _format_difference_with_interval(row: Row) -> str:
 
 
 _COLUMNS = [
-    text_column("", "arm"),
-    text_column("route", "route", is_code=True),
+    make_text_column("", "arm"),
+    make_text_column("route", "route", is_code=True),
     number_column("steps", "steps"),
     Column("probability at the end, %", lambda row: f"{100 * row['end_probability']:.1f}"),
     Column("log-probability at the end", lambda row: use_minus_sign(f"{row['end_log_probability']:.2f}")),

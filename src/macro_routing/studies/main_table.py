@@ -41,15 +41,15 @@ from macro_routing.studies.tables import (
     Row,
     Table,
     difference_columns,
+    make_text_column,
     number_column,
     percentage_column,
-    text_column,
 )
-from macro_routing.studies.task_names import TaskName
+from macro_routing.studies.task_names import TaskWithAnswerMode
 
 STUDY = "main-table"
 STANDARD_NAME = "standard pass"
-RunsByTask = dict[tuple[str, TaskName], list[MethodRun]]
+RunsByTask = dict[tuple[str, TaskWithAnswerMode], list[MethodRun]]
 """By model and task: all methods with all seeds."""
 
 
@@ -65,7 +65,7 @@ def run_main_table(context: StudyContext, settings: MainTableSettings) -> StudyR
         for task in tasks:
             _check_method_settings(model_context, task, seeds[0], methods)
         for task in tasks:
-            runs[shorten_model_name(model), task] = _run_task(model_context, task, seeds, methods)
+            runs[shorten_model_name(model), task] = _compare_methods_on_task(model_context, task, seeds, methods)
     return make_main_tables(runs, SELECTED[leading])
 
 
@@ -94,22 +94,24 @@ def find_first_searching_method(methods: Sequence[str]) -> str:
     return judged[0]
 
 
-def _check_method_settings(context: StudyContext, task: TaskName, seed: int, methods: Sequence[str]) -> None:
+def _check_method_settings(context: StudyContext, task: TaskWithAnswerMode, seed: int, methods: Sequence[str]) -> None:
     """Reject what a method would reject, before any of them has searched."""
     folder = _get_model_task_folder(context, task)
     missing = [method for method in methods if not (folder / f"{method}-{seed}" / run_files.RUN).is_file()]
     if missing:
-        known = {"frozen": context.frozen, "task": context.loaded_tasks.get(task.task), "store": context.store}
+        known = {"frozen": context.frozen_model, "task": context.loaded_tasks.get(task.task), "store": context.store}
         for config in make_method_configs(context.make_run_config(task, seed), missing, [seed], known):
             context.check_search_possible(config)
 
 
-def _get_model_task_folder(context: StudyContext, task: TaskName) -> Path:
+def _get_model_task_folder(context: StudyContext, task: TaskWithAnswerMode) -> Path:
     # Two signs between the names: one may be part of either, and another model's cell would be taken for this one.
     return context.folder.run_folder(f"{shorten_model_name(context.base.model)}--{task}")
 
 
-def _run_task(context: StudyContext, task: TaskName, seeds: Sequence[int], methods: Sequence[str]) -> list[MethodRun]:
+def _compare_methods_on_task(
+    context: StudyContext, task: TaskWithAnswerMode, seeds: Sequence[int], methods: Sequence[str]
+) -> list[MethodRun]:
     """A comparison's folder; each method and seed has a score store of its own: none is faster for another's work."""
     folder = _get_model_task_folder(context, task)
     wanted = [(method, seed) for seed in seeds for method in methods]
@@ -125,7 +127,7 @@ def _run_task(context: StudyContext, task: TaskName, seeds: Sequence[int], metho
             [method],
             [seed],
             folder,
-            frozen=context.frozen,
+            frozen=context.frozen_model,
             task=context.loaded_tasks.get(task.task),
             listener=context.listener,
             store=context.store or folder.with_name(f"{folder.name}-scores") / f"{method}-{seed}.sqlite",
@@ -133,7 +135,7 @@ def _run_task(context: StudyContext, task: TaskName, seeds: Sequence[int], metho
     return [run for run in read_method_runs(folder) if (run.method, run.seed) in wanted]
 
 
-def _check_finished_run_matches(context: StudyContext, task: TaskName, seed: int, path: Path) -> None:
+def _check_finished_run_matches(context: StudyContext, task: TaskWithAnswerMode, seed: int, path: Path) -> None:
     """Reject a finished run of another model or task in the same folder, or one whose data have changed."""
     config, run = context.make_run_config(task, seed), RunFolder.open(path)
     with run.explain_damaged_files(run_files.RUN):
@@ -174,10 +176,10 @@ def make_main_tables(runs: RunsByTask, leading: str) -> StudyResult:
     other_tables = {
         "significance": make_significance_table(test_significance_by_model(differences), leading, STANDARD_NAME),
         "search_time": make_search_time_table(times, sizes),
-        "best_routes": make_best_routes_table(list_best_validated_routes(runs, leading)),
+        "best_routes": make_best_routes_table(list_best_route_per_task(runs, leading)),
     }
     methods = [row for row in rows if row["method"] != STANDARD_NAME]
-    figures = [_draw_gain_heatmap(methods, tasks), draw_search_times(times)]
+    figures = [_draw_method_task_gain_heatmap(methods, tasks), draw_search_times(times)]
     return StudyResult(
         STUDY,
         _summarize_best_method(methods),
@@ -188,7 +190,7 @@ def make_main_tables(runs: RunsByTask, leading: str) -> StudyResult:
     )
 
 
-def _draw_gain_heatmap(rows: Sequence[Row], tasks: Sequence[str]) -> Figure:
+def _draw_method_task_gain_heatmap(rows: Sequence[Row], tasks: Sequence[str]) -> Figure:
     models = list(dict.fromkeys(row["model"] for row in rows))
     gains = [[*(row["gains"][task] for task in tasks), row["difference"]] for row in rows]
     heatmap = Heatmap(
@@ -305,8 +307,8 @@ def _make_columns(tasks: Sequence[str]) -> list[Column]:
         )
 
     return [
-        text_column("model", "model"),
-        text_column("method", "method"),
+        make_text_column("model", "model"),
+        make_text_column("method", "method"),
         *map(make_task_column, tasks),
         Column("average", lambda row: format_percent_number(row["average"]), rank=lambda row: row["ranks"]["average"]),
         *difference_columns(),
@@ -332,7 +334,7 @@ def _list_results_for_significance(rows: Sequence[Row]) -> list[dict[str, Any]]:
 # --- best routes --------------------------------------------------------------------------------------------------
 
 
-def list_best_validated_routes(runs: RunsByTask, name: str) -> list[dict[str, Any]]:
+def list_best_route_per_task(runs: RunsByTask, name: str) -> list[dict[str, Any]]:
     """A row per model and task: of all seeds the route with the best validation accuracy, not the best test."""
     rows = []
     for (model, task), of_task in runs.items():
@@ -368,13 +370,13 @@ def _read_validation_accuracy(method_run: MethodRun) -> float:
 def make_best_routes_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """Task, standard pass, route, difference, layers, route."""
     columns = [
-        text_column("model", "model"),
-        text_column("task", "task"),
+        make_text_column("model", "model"),
+        make_text_column("task", "task"),
         percentage_column("standard, %", "standard"),
         percentage_column("route, %", "accuracy"),
         number_column("difference, points", "difference", format_points),
         Column("layers", lambda row: f"{row['base_layers']} → {row['layers']}"),
-        text_column("route", "route", is_code=True),
+        make_text_column("route", "route", is_code=True),
         number_column("seed", "seed"),
     ]
     notes = ("Of all seeds the route with the best validation accuracy; accuracies are of its own test set.",)

@@ -21,17 +21,17 @@ from macro_routing.studies.paired_comparisons import (
     make_mean_difference_cells,
 )
 from macro_routing.studies.pooled_task import POOL, make_pooled_task, with_multitask_evaluator
-from macro_routing.studies.settings import OneRouteStudySettings
+from macro_routing.studies.settings import OneRouteForAllTasksSettings
 from macro_routing.studies.study_result import StudyResult
-from macro_routing.studies.tables import Row, difference_columns, number_column, percentage_column, text_column
-from macro_routing.studies.task_names import TaskName
+from macro_routing.studies.tables import Row, difference_columns, make_text_column, number_column, percentage_column
+from macro_routing.studies.task_names import TaskWithAnswerMode
 from macro_routing.tasks.prompts import DIRECT
 
 STUDY = "one-route"
 INSIDE, OUTSIDE = "in domain", "out of domain"
 _COLUMNS = [
-    text_column("", "domain"),
-    text_column("task", "task"),
+    make_text_column("", "domain"),
+    make_text_column("task", "task"),
     percentage_column("standard, %", "standard"),
     percentage_column("one route, %", "accuracy"),
     *difference_columns(),
@@ -40,7 +40,7 @@ _COLUMNS = [
 ]
 
 
-def run_one_route_study(context: StudyContext, settings: OneRouteStudySettings) -> StudyResult:
+def run_one_route_for_all_tasks_study(context: StudyContext, settings: OneRouteForAllTasksSettings) -> StudyResult:
     """Search one route on the pooled training examples, then test it on every task by itself."""
     inside, seed = settings.task_names, settings.seed
     context.require_route_method()
@@ -77,36 +77,36 @@ def run_one_route_study(context: StudyContext, settings: OneRouteStudySettings) 
     table = make_corrected_comparison_table("One model, one route", _COLUMNS, rows, note, contamination.NOTE)
     title = f"One route for {context.describe_model_and_tasks(inside)}: difference to the standard pass, 95 % intervals"
     figure = draw_differences(STUDY, title, [(f"{row['domain']}: {row['task']}", row) for row in rows], route)
-    return StudyResult(STUDY, _describe_mean_differences(route, rows), table, [figure], {"route": str(route)})
+    return StudyResult(STUDY, _describe_mean_gains_by_domain(route, rows), table, [figure], {"route": str(route)})
 
 
-def _describe_mean_differences(route: Route, rows: Sequence[Row]) -> str:
+def _describe_mean_gains_by_domain(route: Route, rows: Sequence[Row]) -> str:
     if route.is_standard:
         return "The search returned the standard pass: nothing is compared."
     means = [f"{format_points(row['difference'])} points {row['domain']}" for row in rows if row["task"] == "mean"]
     return f"{route}: {', '.join(means)}."
 
 
-def _search_pooled_task(context: StudyContext, tasks: Sequence[TaskName], seed: int) -> Route:
+def _search_pooled_task(context: StudyContext, tasks: Sequence[TaskWithAnswerMode], seed: int) -> Route:
     """The pool's search in an ordinary run's folder."""
     folder_path = context.folder.run_folder(f"{POOL}-{seed}")
     # The pool's own mode only counts tokens; every example is answered in its task's mode.
-    config = context.make_run_config(TaskName(POOL, DIRECT), seed)
+    config = context.make_run_config(TaskWithAnswerMode(POOL, DIRECT), seed)
     if (folder_path / run_files.RUN).is_file():
         check_same_settings(RunFolder.open(folder_path).read_json(run_files.RUN), config, folder_path)
         if RunFolder.open(folder_path).is_finished:
             return read_result(RunFolder.open(folder_path)).best_route
     context.raise_if_time_limit_passed()
     members = {str(task): context.prepare_task(task, seed) for task in tasks}
-    known: dict[str, Any] = {"frozen": context.frozen, "listener": context.listener, "store": context.store}
+    known: dict[str, Any] = {"frozen": context.frozen_model, "listener": context.listener, "store": context.store}
     run = with_multitask_evaluator(prepare_run(config, task=make_pooled_task(members), **known), members)
     is_begun = (folder_path / run_files.RUN).is_file()
     folder = RunFolder.open(folder_path) if is_begun else RunFolder.create(folder_path)
     with folder.lock():
         if is_begun:
-            check_run_inputs_unchanged(folder.read_json(run_files.RUN), run.make_run_header(), folder_path)
+            check_run_inputs_unchanged(folder.read_json(run_files.RUN), run.make_run_json_contents(), folder_path)
         else:
-            folder.write_json(run_files.RUN, run.make_run_header())
+            folder.write_json(run_files.RUN, run.make_run_json_contents())
         return run.run(folder).best_route
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from macro_routing.evaluation.statistics import (
-    PairedDifference,
+    TaskMeanDifference,
     compare_paired,
     estimate_paired_difference,
     holm_correction,
@@ -36,7 +36,7 @@ def compare_scores(baseline: Mapping[str, Any], compared: Mapping[str, Any]) -> 
     return {**values, "p": None if baseline["route"] == compared["route"] else paired.p_value}
 
 
-def estimate_difference_over_seeds(tasks: Sequence[SeedPairs]) -> PairedDifference:
+def estimate_difference_over_seeds(tasks: Sequence[SeedPairs]) -> TaskMeanDifference:
     """The mean difference over tasks; seeds that share an example form one cluster."""
     clusters = []
     for seeds in tasks:

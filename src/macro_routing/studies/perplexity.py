@@ -92,7 +92,7 @@ def describe_perplexity(plain: Mapping[str, Any]) -> str:
     return f"perplexity {plain['standard']:.2f} → {plain['route']:.2f} ({100 * (plain['ratio'] - 1):+.1f} %)"
 
 
-def note_left_out_text_rows(plain: Mapping[str, Any]) -> list[str]:
+def note_omitted_perplexity_rows(plain: Mapping[str, Any]) -> list[str]:
     """A note where rows were left out."""
     total = plain["windows"] + plain["left_out"]
     note = f"Of {total} rows {plain['left_out']} are left out: a route came to no finite number on them."

@@ -13,7 +13,7 @@ from macro_routing.report.interval_chart import OPEN, IntervalRow, draw_interval
 from macro_routing.runs.comparison_results import MethodRun
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.methods import STANDARD as STANDARD_METHOD
-from macro_routing.studies.tables import Column, Table, number_column, percentage_column, text_column
+from macro_routing.studies.tables import Column, Table, make_text_column, number_column, percentage_column
 
 _MIN_HOURS_FOR_MINUTES = 0.1
 """Hours under which seconds are drawn: tenths of minutes would all look alike."""
@@ -74,8 +74,8 @@ def _summarize_method_times(model: str, method: str, runs: Sequence[MethodRun]) 
 def make_search_time_table(rows: Sequence[Mapping[str, Any]], sizes: str) -> Table:
     """Hours beside accuracy; ``sizes`` says over which seeds and examples."""
     columns = [
-        text_column("model", "model"),
-        text_column("method", "method"),
+        make_text_column("model", "model"),
+        make_text_column("method", "method"),
         Column("search, s", lambda row: f"{row['search_seconds']:.0f}"),
         Column("selection or training, s", lambda row: f"{row['selection_seconds']:.0f}"),
         Column("hours", lambda row: f"{row['hours']:.3g}"),

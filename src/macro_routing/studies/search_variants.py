@@ -12,9 +12,9 @@ from macro_routing.runs.result import STANDARD
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import SeedPairs, make_mean_difference_cells
 from macro_routing.studies.tables import Column
-from macro_routing.studies.task_names import TaskName
+from macro_routing.studies.task_names import TaskWithAnswerMode
 
-VariantRuns = Mapping[tuple[TaskName, int], MethodRun]
+VariantRuns = Mapping[tuple[TaskWithAnswerMode, int], MethodRun]
 """By task and seed."""
 
 ACCURACY_COLUMN = Column("correct, %", lambda row: format_mean_and_deviation(row["accuracy"], row["spread"]))
@@ -35,7 +35,7 @@ class SearchVariantRunner:
     """The tasks and seeds that every variant is searched with."""
 
     context: StudyContext
-    tasks: Sequence[TaskName]
+    tasks: Sequence[TaskWithAnswerMode]
     seeds: Sequence[int]
 
     def run_variants(self, variants: Sequence[SearchVariant]) -> dict[str, VariantRuns]:
@@ -49,7 +49,7 @@ class SearchVariantRunner:
             for name, plan in planned.items()
         }
 
-    def _plan_searches(self, variant: SearchVariant) -> dict[tuple[TaskName, int], tuple[str, RunConfig]]:
+    def _plan_searches(self, variant: SearchVariant) -> dict[tuple[TaskWithAnswerMode, int], tuple[str, RunConfig]]:
         """By task and seed: the name and the configuration of a search."""
         return {
             (task, seed): (f"{variant.name}-{task}-{seed}", self.context.make_run_config(task, seed, **variant.changes))

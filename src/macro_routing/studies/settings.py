@@ -11,7 +11,7 @@ from typing import Any
 
 from macro_routing.errors import SettingsError
 from macro_routing.settings import check_integer, check_number, option
-from macro_routing.studies.task_names import TaskName, parse_task_names
+from macro_routing.studies.task_names import TaskWithAnswerMode, parse_task_names
 
 PANEL = "Study"
 _TASK_FIELDS = ("tasks", "out_of_domain")
@@ -33,12 +33,12 @@ class StudySettings:
         parse_task_names(self.tasks)
 
     @property
-    def task_names(self) -> tuple[TaskName, ...]:
+    def task_names(self) -> tuple[TaskWithAnswerMode, ...]:
         """The tasks, parsed."""
         return parse_task_names(self.tasks)
 
     @property
-    def study_task_names(self) -> tuple[TaskName, ...]:
+    def study_task_names(self) -> tuple[TaskWithAnswerMode, ...]:
         """Every task that the study answers."""
         return self.task_names
 
@@ -51,7 +51,7 @@ class StudySettings:
 
 def _setting_to_json(name: str, value: Any) -> Any:
     if name in _TASK_FIELDS:
-        return [TaskName.parse(text).name_with_absolute_path for text in value]
+        return [TaskWithAnswerMode.parse(text).name_with_absolute_path for text in value]
     if isinstance(value, Path):
         return str(value.resolve())
     return list(value) if isinstance(value, tuple) else value
@@ -72,7 +72,7 @@ class AblationSettings(StudySettings):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepSettings(AblationSettings):
+class HyperparameterSweepSettings(AblationSettings):
     """Options of ``macro study sweep``."""
 
     setting: str = option(MISSING, "A setting of the search, its space or its data: beta, elite, radius …", PANEL)
@@ -103,7 +103,7 @@ class TransferSettings(StudySettings):
 
 
 @dataclass(frozen=True)
-class OneRouteStudySettings(TransferSettings):
+class OneRouteForAllTasksSettings(TransferSettings):
     """Options of ``macro study one-route``."""
 
     out_of_domain: tuple[str, ...] = option(
@@ -118,12 +118,12 @@ class OneRouteStudySettings(TransferSettings):
             raise SettingsError(f"{', '.join(sorted(shared))} cannot be in domain and out of domain at once")
 
     @property
-    def out_of_domain_names(self) -> tuple[TaskName, ...]:
+    def out_of_domain_names(self) -> tuple[TaskWithAnswerMode, ...]:
         """The tasks that the route is only tested on, parsed."""
         return parse_task_names(self.out_of_domain) if self.out_of_domain else ()
 
     @property
-    def study_task_names(self) -> tuple[TaskName, ...]:
+    def study_task_names(self) -> tuple[TaskWithAnswerMode, ...]:
         """Every task that the study answers."""
         return (*self.task_names, *self.out_of_domain_names)
 
@@ -144,7 +144,7 @@ class CostStudySettings(StudySettings):
         check_integer("--repeats", self.repeats, minimum=1)
 
     @property
-    def task_names(self) -> tuple[TaskName, ...]:
+    def task_names(self) -> tuple[TaskWithAnswerMode, ...]:
         """The tasks, parsed; empty for the route's own."""
         return parse_task_names(self.tasks) if self.tasks else ()
 

@@ -11,7 +11,7 @@ from macro_routing.engine.batching import Tokens
 from macro_routing.report.formatting import format_percent_number, shorten_model_name
 from macro_routing.routes.route import Route
 from macro_routing.studies import contamination
-from macro_routing.studies.context import RouteWithSource, StudyContext
+from macro_routing.studies.context import RouteWithSearchedTask, StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
     compare_scores,
@@ -23,7 +23,7 @@ from macro_routing.studies.perplexity import (
     compare_perplexities,
     compute_negative_log_likelihoods,
     describe_perplexity,
-    note_left_out_text_rows,
+    note_omitted_perplexity_rows,
     read_plain_text,
     split_windows,
 )
@@ -34,11 +34,11 @@ from macro_routing.studies.tables import (
     Row,
     Table,
     difference_columns,
+    make_text_column,
     number_column,
     percentage_column,
-    text_column,
 )
-from macro_routing.studies.task_names import TaskName
+from macro_routing.studies.task_names import TaskWithAnswerMode
 from macro_routing.tasks.task import Example
 
 STUDY = "side-effects"
@@ -49,7 +49,9 @@ _PERPLEXITY_NOTE = (
 )
 
 
-def run_side_effects(context: StudyContext, subject: RouteWithSource, settings: SideEffectsSettings) -> StudyResult:
+def run_side_effects(
+    context: StudyContext, subject: RouteWithSearchedTask, settings: SideEffectsSettings
+) -> StudyResult:
     """Score the route on all tasks, and on plain text."""
     route, tasks = subject.route, settings.task_names
     rows = add_holm_correction([_compare_route_on_task(context, task, subject) for task in tasks])
@@ -58,7 +60,7 @@ def run_side_effects(context: StudyContext, subject: RouteWithSource, settings: 
     else:
         texts = interleave_questions([context.prepare_task(task, subject.seed).splits.test for task in tasks])
         source = QUESTIONS
-    windows = split_windows(context.frozen, texts, settings.windows)
+    windows = split_windows(context.frozen_model, texts, settings.windows)
     perplexity = {"source": source, **_measure_perplexity(context, route, windows)}
     compared = [row for row in rows if not row[contamination.KEY]]
     worse = [row["task"] for row in select_significantly_worse_rows(compared)]
@@ -71,11 +73,11 @@ def run_side_effects(context: StudyContext, subject: RouteWithSource, settings: 
     table = make_corrected_comparison_table(f"{route} on other tasks", _COLUMNS, rows, note)
     measured = [perplexity] if perplexity["windows"] else []
     text_table = Table(
-        "Plain text", _PERPLEXITY_COLUMNS, measured, (_PERPLEXITY_NOTE, *note_left_out_text_rows(perplexity))
+        "Plain text", _PERPLEXITY_COLUMNS, measured, (_PERPLEXITY_NOTE, *note_omitted_perplexity_rows(perplexity))
     )
     model = shorten_model_name(context.base.model)
     title = f"Side effects ({model}): difference to the standard pass, 95 % intervals; {change}"
-    figure = draw_differences(STUDY, title, [(_format_task_name(row), row) for row in rows], route)
+    figure = draw_differences(STUDY, title, [(_mark_searched_task(row), row) for row in rows], route)
     details = {"route": str(route), "text": source}
     return StudyResult(STUDY, headline, table, [figure], details, {"perplexity": text_table})
 
@@ -85,13 +87,15 @@ def interleave_questions(tasks: Sequence[Sequence[Example]]) -> list[str]:
     return [example.question for row in itertools.zip_longest(*tasks) for example in row if example is not None]
 
 
-def _compare_route_on_task(context: StudyContext, task: TaskName, subject: RouteWithSource) -> dict[str, Any]:
+def _compare_route_on_task(
+    context: StudyContext, task: TaskWithAnswerMode, subject: RouteWithSearchedTask
+) -> dict[str, Any]:
     scored = context.score_routes(f"on-{task}", task, subject.seed, {"route": subject.route})["routes"]
     standard, routed = scored["standard"], scored["route"]
     shared = contamination.find_contaminating_search_tasks(task, [subject.task]) if subject.has_source else ""
     return {
         "task": str(task),
-        "searched": subject.was_searched_on(task),
+        "searched": subject.was_searched_on_task(task),
         contamination.KEY: shared,
         "standard": statistics.mean(standard["correct"]),
         "accuracy": statistics.mean(routed["correct"]),
@@ -103,16 +107,18 @@ def _compare_route_on_task(context: StudyContext, task: TaskName, subject: Route
 
 def _measure_perplexity(context: StudyContext, route: Route, windows: Sequence[Tokens]) -> dict[str, Any]:
     digest = hashlib.sha256(json.dumps(windows).encode()).hexdigest()
-    inputs = {"text": digest, "route": str(route), "numerics": context.frozen.numerics_id}
+    inputs = {"text": digest, "route": str(route), "numerics": context.frozen_model.numerics_id}
     routes = {"standard": context.standard_route, "route": route}
 
     def measure_text_likelihoods() -> dict[str, Any]:
-        return {name: compute_negative_log_likelihoods(context.frozen, one, windows) for name, one in routes.items()}
+        return {
+            name: compute_negative_log_likelihoods(context.frozen_model, one, windows) for name, one in routes.items()
+        }
 
     return compare_perplexities(windows, context.load_or_measure("plain-text", inputs, measure_text_likelihoods))
 
 
-def _format_task_name(row: Row) -> str:
+def _mark_searched_task(row: Row) -> str:
     return str(row["task"]) + (" (searched on)" if row["searched"] else "")
 
 
@@ -121,7 +127,7 @@ def _format_truncation(row: Row) -> str:
 
 
 _COLUMNS = [
-    Column("task", _format_task_name, is_number=False),
+    Column("task", _mark_searched_task, is_number=False),
     percentage_column("standard, %", "standard"),
     percentage_column("route, %", "accuracy"),
     *difference_columns(),
@@ -132,7 +138,7 @@ _COLUMNS = [
     Column("truncated, standard / route, %", _format_truncation),
 ]
 _PERPLEXITY_COLUMNS = [
-    text_column("text", "source"),
+    make_text_column("text", "source"),
     number_column("perplexity, standard", "standard", "{:.3g}".format),
     number_column("route", "route", "{:.3g}".format),
     Column("ratio (95 % interval)", lambda row: f"{row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f})"),

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import RunError, shorten_value, suggest_name
-from macro_routing.evaluation.statistics import benchmark_significance, holm_correction
+from macro_routing.evaluation.statistics import bootstrap_gain_over_benchmarks, holm_correction
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import format_p_value, format_signed
 from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, IntervalRow, draw_intervals
 from macro_routing.runs.result import LEVEL
 from macro_routing.studies.paired_comparisons import CORRECTED_MEANINGS
 from macro_routing.studies.study_result import DATA, StudyResult
-from macro_routing.studies.tables import Column, Table, number_column, text_column
+from macro_routing.studies.tables import Column, Table, make_text_column, number_column
 
 STUDY = "significance"
 _MIN_BENCHMARKS = 3
@@ -38,7 +38,7 @@ def load_main_table_study_rows(path: Path) -> Results:
     try:
         contents = json.loads(file.read_text(encoding="utf-8"))
         lines = contents["details"]["results"] if isinstance(contents, dict) else contents
-        _check_benchmark_accuracy_lines(lines)
+        _check_accuracy_lines_format(lines)
     except OSError as error:
         raise RunError(f"{file} cannot be read: {error.strerror}; name a main-table study or a JSON file") from None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
@@ -54,7 +54,7 @@ def load_main_table_study_rows(path: Path) -> Results:
     return list(lines)
 
 
-def _check_benchmark_accuracy_lines(lines: object) -> None:
+def _check_accuracy_lines_format(lines: object) -> None:
     if not isinstance(lines, list):
         raise TypeError("it is not a list of lines")
     for number, line in enumerate(lines, 1):
@@ -101,7 +101,7 @@ def compute_differences_by_model(results: Results, baseline: str, method: str) -
 
 def test_significance_by_model(differences: Mapping[str, Sequence[float]]) -> list[dict[str, Any]]:
     """A line per model; p-values are corrected over the models."""
-    tests = {model: benchmark_significance(values) for model, values in differences.items()}
+    tests = {model: bootstrap_gain_over_benchmarks(values) for model, values in differences.items()}
     corrected = holm_correction([test.p_value for test in tests.values()])
     return [
         {"model": model, **dataclasses.asdict(test), "p_holm": p, "benchmarks": len(differences[model])}
@@ -120,7 +120,7 @@ def make_significance_table(rows: Sequence[Mapping[str, Any]], method: str, base
         ),
     )
     columns = [
-        text_column("model", "model"),
+        make_text_column("model", "model"),
         number_column("mean difference, points", "mean", lambda mean: format_signed(mean, 2)),
         Column("95 % interval", _format_interval),
         Column("W/T/L", lambda row: f"{row['wins']}/{row['ties']}/{row['losses']}"),

@@ -18,16 +18,16 @@ from macro_routing.studies.paired_comparisons import (
     make_corrected_comparison_table,
 )
 from macro_routing.studies.search_variants import ACCURACY_COLUMN, LAYERS_COLUMN, SearchVariant, SearchVariantRunner
-from macro_routing.studies.settings import SweepSettings, Value
+from macro_routing.studies.settings import HyperparameterSweepSettings, Value
 from macro_routing.studies.study_result import StudyResult
-from macro_routing.studies.tables import Column, Row, difference_columns, text_column
+from macro_routing.studies.tables import Column, Row, difference_columns, make_text_column
 
 STUDY = "sweep"
 _NO_SETTING = ("layers", "test", "data_dir", "question", "answer", "choices", "kind")
 """The model's own, or what says where the examples are and which are tested: another value asks something else."""
 
 
-def find_table_of_hyperparameter(setting: str, config: RunConfig) -> str:
+def find_settings_table_of_hyperparameter(setting: str, config: RunConfig) -> str:
     """The table of a run's settings that a hyper-parameter is in."""
     tables = {
         "search": METHODS[config.method].settings,
@@ -50,14 +50,17 @@ def find_table_of_hyperparameter(setting: str, config: RunConfig) -> str:
 
 def get_base_setting_value(setting: str, config: RunConfig) -> Value:
     """What the study's own settings say."""
-    table = find_table_of_hyperparameter(setting, config)
+    table = find_settings_table_of_hyperparameter(setting, config)
     return getattr(getattr(config, table), setting)  # type: ignore[no-any-return]
 
 
-def run_sweep(context: StudyContext, settings: SweepSettings) -> StudyResult:
+def run_hyperparameter_sweep(context: StudyContext, settings: HyperparameterSweepSettings) -> StudyResult:
     """Search with every value, and compare with the default on the same examples."""
     setting, seeds = settings.setting, settings.seeds
-    table, default = find_table_of_hyperparameter(setting, context.base), get_base_setting_value(setting, context.base)
+    table, default = (
+        find_settings_table_of_hyperparameter(setting, context.base),
+        get_base_setting_value(setting, context.base),
+    )
     searches = SearchVariantRunner(context, settings.task_names, seeds)
     # The default is what is run if the setting is not mentioned: a preset may settle it by the model.
     variants = {
@@ -83,7 +86,7 @@ def run_sweep(context: StudyContext, settings: SweepSettings) -> StudyResult:
     title = f"Accuracy by {setting} ({context.describe_model_and_tasks(settings.task_names)})"
     figure = _draw_hyperparameter_sweep(title, setting, chosen, rows, standard["accuracy"])
     note = searches.describe_averages(runs[default])
-    columns = [text_column(setting, "variant"), *_COLUMNS]
+    columns = [make_text_column(setting, "variant"), *_COLUMNS]
     result_table = make_corrected_comparison_table(f"Sweep of {setting}", columns, [*rows, standard], note)
     return StudyResult(STUDY, headline, result_table, [figure])
 

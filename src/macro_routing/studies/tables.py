@@ -41,7 +41,7 @@ class Column:
     """1 to 3 for the best three, 0 for the others."""
 
 
-def text_column(heading: str, key: str, *, is_code: bool = False) -> Column:
+def make_text_column(heading: str, key: str, *, is_code: bool = False) -> Column:
     """A column of text."""
     return Column(heading, lambda row: str(row.get(key) or ""), is_number=False, is_code=is_code)
 

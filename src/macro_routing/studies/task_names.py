@@ -9,14 +9,14 @@ from macro_routing.tasks.prompts import MODES
 
 
 @dataclass(frozen=True)
-class TaskName:
+class TaskWithAnswerMode:
     """A task, and how it is answered unless the run's settings decide that: ``gsm8k:reasoning``."""
 
     task: str
     mode: str | None = None
 
     @classmethod
-    def parse(cls, text: str) -> "TaskName":
+    def parse(cls, text: str) -> "TaskWithAnswerMode":
         """Parse ``TASK`` or ``TASK:MODE``."""
         name, colon, mode = text.rpartition(":")
         return cls(name, mode) if colon and mode in MODES else cls(text)
@@ -41,14 +41,14 @@ class TaskName:
         return name if self.mode is None else f"{name}:{self.mode}"
 
 
-def parse_task_names(texts: Sequence[str]) -> tuple[TaskName, ...]:
+def parse_task_names(texts: Sequence[str]) -> tuple[TaskWithAnswerMode, ...]:
     """Parse the names of several tasks; reject duplicates and an empty list."""
-    tasks = tuple(TaskName.parse(text) for text in texts)
+    tasks = tuple(TaskWithAnswerMode.parse(text) for text in texts)
     check_distinct_tasks(tasks)
     return tasks
 
 
-def check_distinct_tasks(tasks: Sequence[TaskName]) -> None:
+def check_distinct_tasks(tasks: Sequence[TaskWithAnswerMode]) -> None:
     """Reject an empty list of tasks, and two that tables and folders would name the same."""
     if not tasks or len(set(map(str, tasks))) < len(tasks):
         raise SettingsError("a study needs every task once, and at least one")

@@ -20,19 +20,19 @@ from macro_routing.studies.paired_comparisons import (
 )
 from macro_routing.studies.settings import TransferSettings
 from macro_routing.studies.study_result import StudyResult
-from macro_routing.studies.tables import Row, difference_columns, number_column, percentage_column, text_column
-from macro_routing.studies.task_names import TaskName
+from macro_routing.studies.tables import Row, difference_columns, make_text_column, number_column, percentage_column
+from macro_routing.studies.task_names import TaskWithAnswerMode
 
 STUDY = "transfer"
 _COLUMNS = [
-    text_column("route of", "source"),
-    text_column("tested on", "target"),
+    make_text_column("route of", "source"),
+    make_text_column("tested on", "target"),
     percentage_column("standard, %", "standard"),
     percentage_column("route, %", "accuracy"),
     *difference_columns(),
     number_column("n", "n"),
     contamination.COLUMN,
-    text_column("route", "route", is_code=True),
+    make_text_column("route", "route", is_code=True),
 ]
 
 
@@ -64,7 +64,9 @@ def run_transfer(context: StudyContext, settings: TransferSettings) -> StudyResu
     return StudyResult(STUDY, _summarize_transfer(rows), table, [figure], details)
 
 
-def _compare_transfer(source: TaskName, target: TaskName, scored: Mapping[str, Any]) -> dict[str, Any]:
+def _compare_transfer(
+    source: TaskWithAnswerMode, target: TaskWithAnswerMode, scored: Mapping[str, Any]
+) -> dict[str, Any]:
     standard, routed = scored["standard"], scored[str(source)]
     return {
         "source": str(source),

@@ -30,7 +30,7 @@ _MIN_TRUNCATED_LENGTH = 150
 """From this length on a text without a final stop counts as truncated, not as a short answer."""
 
 
-def strip_reasoning(text: str) -> str:
+def clean_generated_answer(text: str) -> str:
     """Remove reasoning, emphasis, and further questions that the model invents."""
     response = text.rpartition("</think>")[2]
     response = re.sub(r"\*\*|__", "", response)
@@ -68,7 +68,7 @@ def extract_last_boxed(text: str) -> str | None:
     return text[start + 7 :]
 
 
-def extract_first_sentence(part: str) -> str:
+def extract_first_answer_sentence(part: str) -> str:
     """Extract the first sentence of a statement; a line that ends in a colon continues in the next."""
     pieces = [
         piece for piece in _SENTENCE_END.split(_BULLET.sub("\n", part[:2000]).lstrip(" \t\n:")) if _WORD.search(piece)
@@ -84,7 +84,7 @@ def split_sentences(response: str) -> list[str]:
     return [piece.strip() for piece in _SENTENCE_END.split(_BULLET.sub("\n", response)) if _WORD.search(piece)]
 
 
-def list_concluding_sentences(response: str) -> list[str]:
+def list_sentences_last_first(response: str) -> list[str]:
     """List the sentences of a text without a stated answer, last first; empty if it was truncated before its end.
 
     A finished calculation at the end counts as an end, also if a truncated "So, the total" follows it.

@@ -32,7 +32,7 @@ class Benchmark:
     licence: str
 
 
-def _read_cell(row: RowColumns, column: str) -> str:
+def _read_column_as_text(row: RowColumns, column: str) -> str:
     value = row.get(column)
     if isinstance(value, bool) or not isinstance(value, int | float | str) or not str(value).strip():
         raise TaskError(f"the column {column!r} is missing or empty")
@@ -43,27 +43,31 @@ def _read_example_from_columns(
     row: RowColumns, key: str, *, questions: Sequence[str], answer: str, group: str = ""
 ) -> Example:
     """Read a row with columns for the parts of the question, the answer and, if named, the group."""
-    question = " ".join(_read_cell(row, column) for column in questions)
-    return Example(key, question, _read_cell(row, answer), group=_read_cell(row, group) if group else "")
+    question = " ".join(_read_column_as_text(row, column) for column in questions)
+    return Example(
+        key, question, _read_column_as_text(row, answer), group=_read_column_as_text(row, group) if group else ""
+    )
 
 
 def _parse_gsm8k_row(row: RowColumns, key: str) -> Example:
-    _, separator, answer = _read_cell(row, "answer").rpartition("####")
+    _, separator, answer = _read_column_as_text(row, "answer").rpartition("####")
     if not separator:
         raise TaskError("the answer has no '####' before its number")
-    return Example(key, _read_cell(row, "question"), answer.strip())
+    return Example(key, _read_column_as_text(row, "question"), answer.strip())
 
 
 def _parse_svamp_row(row: RowColumns, key: str) -> Example:
     return Example(
-        key, f"{_read_cell(row, 'Body').rstrip('.')}. {_read_cell(row, 'Question')}", _read_cell(row, "Answer")
+        key,
+        f"{_read_column_as_text(row, 'Body').rstrip('.')}. {_read_column_as_text(row, 'Question')}",
+        _read_column_as_text(row, "Answer"),
     )
 
 
 def _parse_mawps_row(row: RowColumns, key: str) -> Example:
     # The release has spaces before punctuation.
-    question = re.sub(r"\s+([.,?!;:%])", r"\1", _read_cell(row, "question"))
-    return Example(key, question, _read_cell(row, "result"))
+    question = re.sub(r"\s+([.,?!;:%])", r"\1", _read_column_as_text(row, "question"))
+    return Example(key, question, _read_column_as_text(row, "result"))
 
 
 def _make_choice_example(row: RowColumns, key: str, question: str, answer: str, choices: Mapping[str, Any]) -> Example:
@@ -72,7 +76,7 @@ def _make_choice_example(row: RowColumns, key: str, question: str, answer: str, 
     if row.get(answer) not in labels:
         raise TaskError(f"{answer} {row.get(answer)!r} is not among the labels of the choices, {labels}")
     correct = LETTERS[labels.index(row[answer])]
-    return Example(key, _read_cell(row, question), correct, tuple(map(str, choices.values())))
+    return Example(key, _read_column_as_text(row, question), correct, tuple(map(str, choices.values())))
 
 
 def _read_labelled_choices(row: RowColumns, key: str, question: str) -> Example:
@@ -90,8 +94,8 @@ def _read_labelled_choices(row: RowColumns, key: str, question: str) -> Example:
 
 def _parse_sciq_row(row: RowColumns, key: str) -> Example:
     """Read the correct answer and distractors; a digest orders the choices, so that position gives no hint."""
-    question, correct = _read_cell(row, "question"), _read_cell(row, "correct_answer")
-    choices = [correct, *(_read_cell(row, f"distractor{number}") for number in (1, 2, 3))]
+    question, correct = _read_column_as_text(row, "question"), _read_column_as_text(row, "correct_answer")
+    choices = [correct, *(_read_column_as_text(row, f"distractor{number}") for number in (1, 2, 3))]
     order = sorted(choices, key=lambda choice: hashlib.sha256(f"{question}\n{choice}".encode()).digest())
     return Example(key, question, LETTERS[order.index(correct)], tuple(order))
 

@@ -16,7 +16,7 @@ from macro_routing.tasks.task_files import (
     DEFAULT_GRADER,
     Row,
     TaskFile,
-    build_task,
+    build_task_from_file,
     read_rows,
     read_task_file,
     rows_to_examples,
@@ -52,14 +52,14 @@ def load_task(  # noqa: PLR0913
     if name.endswith(".toml"):
         return read_task_file(Path(name))
     if name.endswith(DATA_FILE_SUFFIXES):
-        return _load_data_file(name, question, answer, choices, kind)
+        return _load_task_from_data_file(name, question, answer, choices, kind)
     raise TaskError(
         f"{name!r} is not a task: give a name ({', '.join(list_task_names())})"
         f" or your own .toml, .jsonl or .csv file{suggest_name(name, list_task_names())}"
     )
 
 
-def _load_data_file(name: str, question: str, answer: str, choices: str, kind: str | None) -> Task:
+def _load_task_from_data_file(name: str, question: str, answer: str, choices: str, kind: str | None) -> Task:
     columns = tuple(column.strip() for column in choices.split(",") if column.strip())
     if not columns and kind in {None, CHOICE}:
         columns = ("choices",) if any("choices" in row for _, row in itertools.islice(read_rows(Path(name)), 1)) else ()
@@ -70,7 +70,7 @@ def _load_data_file(name: str, question: str, answer: str, choices: str, kind: s
         answer=answer,
         choices=columns[0] if len(columns) == 1 else columns,
     )
-    return build_task(task_file, Path(), Path(name).name.split(".")[0])
+    return build_task_from_file(task_file, Path(), Path(name).name.split(".")[0])
 
 
 def _load_benchmark(entry: Benchmark, data_dir: Path | None) -> Task:

@@ -3,11 +3,11 @@
 import re
 
 from macro_routing.tasks.answer_extraction import (
+    clean_generated_answer,
     extract_texts_after_is,
     find_answer_statements,
-    list_concluding_sentences,
+    list_sentences_last_first,
     split_sentences,
-    strip_reasoning,
 )
 
 _ADVERBS = re.compile(
@@ -25,8 +25,8 @@ def extract_choice_letter(text: str, choices: tuple[str, ...]) -> str | None:
     if not choices:
         return None
     letters = "".join(chr(ord("A") + index) for index in range(len(choices)))
-    response = _WRAPPERS.sub("", strip_reasoning(text)).strip()
-    for part in find_answer_statements(strip_reasoning(text)):
+    response = _WRAPPERS.sub("", clean_generated_answer(text)).strip()
+    for part in find_answer_statements(clean_generated_answer(text)):
         statement = _ADVERBS.sub("", _WRAPPERS.sub("", part).lstrip(_OPENING), count=1)
         if _names_several_letters(statement, letters):
             return None
@@ -82,13 +82,13 @@ def _extract_leading_letter(text: str, letters: str, choices: tuple[str, ...], *
 def _extract_letter_from_context(response: str, letters: str, choices: tuple[str, ...]) -> str | None:
     """Extract a letter named within a text if all mentions agree; else what the first or last sentence states."""
     sentences = split_sentences(response)
-    if not list_concluding_sentences(
+    if not list_sentences_last_first(
         response
     ):  # it was truncated while comparing choices; only its beginning can be an answer
         sentences = sentences[:2]
     for named in (
         _find_letters_called_correct(sentences, letters),
-        _find_letters_with_choice_text(sentences, letters, choices),
+        _find_letters_before_choice_text(sentences, letters, choices),
         set(re.findall(rf"\(([{letters}])\)", "\n".join(sentences))),
     ):
         if named:
@@ -115,7 +115,7 @@ def _find_letters_called_correct(sentences: list[str], letters: str) -> set[str]
     }
 
 
-def _find_letters_with_choice_text(sentences: list[str], letters: str, choices: tuple[str, ...]) -> set[str]:
+def _find_letters_before_choice_text(sentences: list[str], letters: str, choices: tuple[str, ...]) -> set[str]:
     """Find letters followed by their choice, "it is B. blue", in sentences without a negation."""
     labels = (
         (sentence, match)

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from macro_routing.tasks.answer_extraction import (
-    extract_first_sentence,
+    clean_generated_answer,
+    extract_first_answer_sentence,
     extract_texts_after_is,
     find_answer_statements,
-    list_concluding_sentences,
+    list_sentences_last_first,
     split_sentences,
-    strip_reasoning,
 )
 from macro_routing.tasks.choice_answers import extract_choice_letter, normalize_text
-from macro_routing.tasks.math_answers import extract_chained_value, extract_math_answer, is_same_math
+from macro_routing.tasks.math_answers import extract_math_answer, extract_value_after_box, is_same_math
 from macro_routing.tasks.number_answers import extract_number, has_stated_number
 from macro_routing.tasks.numbers import find_numbers, is_same_number
 
@@ -60,10 +60,10 @@ def grade_number(text: str, answer: str, choices: tuple[str, ...]) -> GradedAnsw
     if answer.strip().lower() == "none":
         return _grade_unanswerable(text)
     if (ratio := _RATIO.fullmatch(answer)) and int(ratio[2]):
-        verdict = grade_text(text, answer, choices)
+        verdict = grade_short_text_answer(text, answer, choices)
         return verdict if verdict.correct else _grade_ratio(text, Fraction(int(ratio[1]), int(ratio[2])), verdict)
     if len(find_numbers(answer)) != 1 or not _NUMBER_WITH_UNIT.fullmatch(answer):
-        return grade_text(text, answer, choices)
+        return grade_short_text_answer(text, answer, choices)
     unit = re.search(r"[a-zA-Z]+", answer)
     number = extract_number(text, unit[0] if unit else "")
     if number is None:
@@ -83,7 +83,7 @@ def _grade_ratio(text: str, ratio: Fraction, otherwise: GradedAnswer) -> GradedA
 
 def _grade_unanswerable(text: str) -> GradedAnswer:
     """Grade the answer to an unanswerable question: saying so is correct, any number is wrong."""
-    response = _CONTRACTED_NOT.sub(" not", strip_reasoning(text))
+    response = _CONTRACTED_NOT.sub(" not", clean_generated_answer(text))
     number = extract_number(text)
     declines = [_UNANSWERABLE.search(sentence) is not None for sentence in split_sentences(response)]
     # "The price of the 3 apples is not given" names a number, but does not answer with it.
@@ -101,19 +101,19 @@ def _format_number(number: Fraction) -> str:
     return f"{float(number):.12g}" if abs(number) < 10**300 else str(number)
 
 
-def grade_choice(text: str, answer: str, choices: tuple[str, ...]) -> GradedAnswer:
+def grade_generated_choice(text: str, answer: str, choices: tuple[str, ...]) -> GradedAnswer:
     """Grade a choice by its letter or its full text."""
     letter = extract_choice_letter(text, choices)
     return GradedAnswer(letter or "", letter == answer)
 
 
-def grade_text(text: str, answer: str, _choices: tuple[str, ...]) -> GradedAnswer:
+def grade_short_text_answer(text: str, answer: str, _choices: tuple[str, ...]) -> GradedAnswer:
     """Grade words, names, times and ratios; case, articles and punctuation are ignored."""
-    response = strip_reasoning(text)
-    parts = find_answer_statements(response) or list_concluding_sentences(response)[:1]
-    line = next((sentence for part in parts if (sentence := extract_first_sentence(part).strip())), "")
+    response = clean_generated_answer(text)
+    parts = find_answer_statements(response) or list_sentences_last_first(response)[:1]
+    line = next((sentence for part in parts if (sentence := extract_first_answer_sentence(part).strip())), "")
     if _TIME.fullmatch(answer.strip()):
-        return GradedAnswer(line, _is_same_clock_time(line, answer))
+        return GradedAnswer(line, _states_correct_clock_time(line, answer))
     expected = normalize_text(answer)
     is_correct = expected != "" and any(
         normalize_text(candidate) == expected for candidate in [line, *extract_texts_after_is(line)]
@@ -121,7 +121,7 @@ def grade_text(text: str, answer: str, _choices: tuple[str, ...]) -> GradedAnswe
     return GradedAnswer(line, is_correct)
 
 
-def _is_same_clock_time(line: str, answer: str) -> bool:
+def _states_correct_clock_time(line: str, answer: str) -> bool:
     """Whether a line holds one time (or ratio), equal to the answer; a.m. and p.m. may be left out."""
     times = [match.groups() for match in _TIME.finditer(line)]
     expected = _TIME.fullmatch(answer.strip())
@@ -135,7 +135,7 @@ def _is_same_clock_time(line: str, answer: str) -> bool:
 def grade_math(text: str, answer: str, _choices: tuple[str, ...]) -> GradedAnswer:
     """Grade mathematical expressions by value, with math-verify."""
     prediction = extract_math_answer(text)
-    is_correct = is_same_math(prediction, answer) or is_same_math(extract_chained_value(text, prediction), answer)
+    is_correct = is_same_math(prediction, answer) or is_same_math(extract_value_after_box(text, prediction), answer)
     return GradedAnswer(prediction, is_correct)
 
 
@@ -143,8 +143,8 @@ GRADERS = {
     grader.name: grader
     for grader in (
         Grader("number", "3", grade_number),
-        Grader("letter", "3", grade_choice),
+        Grader("letter", "3", grade_generated_choice),
         Grader("math", "3", grade_math),
-        Grader("text", "3", grade_text),
+        Grader("text", "3", grade_short_text_answer),
     )
 }

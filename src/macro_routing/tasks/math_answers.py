@@ -12,11 +12,11 @@ from typing import Any
 
 from macro_routing.errors import SettingsError
 from macro_routing.tasks.answer_extraction import (
-    extract_first_sentence,
+    clean_generated_answer,
+    extract_first_answer_sentence,
     extract_texts_after_is,
     find_answer_statements,
-    list_concluding_sentences,
-    strip_reasoning,
+    list_sentences_last_first,
 )
 from macro_routing.tasks.numbers import find_numbers
 
@@ -36,13 +36,13 @@ _EXPONENT = re.compile(r"(?P<base>[)}\]]?)\s*(?:\^|\*\*)\s*[{(]*\s*-?(?P<power>\
 
 def extract_math_answer(text: str) -> str:
     """Extract the expression that an answer states: boxed, after "the answer is", or in the last sentence."""
-    response = strip_reasoning(text)
+    response = clean_generated_answer(text)
     for part in find_answer_statements(response):
-        line = extract_first_sentence(part)
+        line = extract_first_answer_sentence(part)
         if line.strip(" ."):
             inline = _find_inline_math(line)
             return _unwrap_boxed_expression(inline[0] if inline else _REMARK.sub("", line))
-    line = next(iter(list_concluding_sentences(response)), "")
+    line = next(iter(list_sentences_last_first(response)), "")
     last = (_find_inline_math(line) or extract_texts_after_is(line) or [line])[-1]
     return _unwrap_boxed_expression(last)
 
@@ -56,9 +56,9 @@ def _unwrap_boxed_expression(expression: str) -> str:
     return re.sub(r"^\\boxed\{(.*)\}$", r"\1", bare)
 
 
-def extract_chained_value(text: str, stated: str) -> str:
+def extract_value_after_box(text: str, stated: str) -> str:
     r"""Extract the last side of an equation after the box, ``\boxed{10/2} = 5``; empty if there is none."""
-    after = strip_reasoning(text).rpartition(f"\\boxed{{{stated}}}")[2].splitlines()[:1]
+    after = clean_generated_answer(text).rpartition(f"\\boxed{{{stated}}}")[2].splitlines()[:1]
     match = re.match(r"\s*=(.*)", after[0]) if after else None
     sides = [side.strip(" .$\\)]") for side in match[1].split("=")] if match else []
     last = sides[-1] if sides else ""
@@ -84,13 +84,13 @@ def is_same_math(stated: str, answer: str) -> bool:
 
 def is_expression_cheap_to_verify(expression: str) -> bool:
     """Whether math-verify can decide an expression in about a second: short, flat, low powers."""
-    if len(expression) > _MAX_LENGTH or _compute_bracket_depth(expression) > _MAX_DEPTH:
+    if len(expression) > _MAX_LENGTH or _compute_max_bracket_depth(expression) > _MAX_DEPTH:
         return False
     functions = len(_FUNCTION.findall(expression)) + expression.count("|") // 2
-    return functions <= _MAX_FUNCTIONS and _HUGE.search(expression) is None and _has_cheap_powers(expression)
+    return functions <= _MAX_FUNCTIONS and _HUGE.search(expression) is None and _is_math_expression_cheap(expression)
 
 
-def _has_cheap_powers(expression: str) -> bool:
+def _is_math_expression_cheap(expression: str) -> bool:
     """Limit the digits of numeric powers and the terms of expanded symbolic expressions."""
     powers = [(match["base"] != "", int(match["power"][:6]) or 1) for match in _EXPONENT.finditer(expression)]
     total_power = math.prod(power for _, power in powers)
@@ -105,7 +105,7 @@ def _has_cheap_powers(expression: str) -> bool:
     return highest <= _MAX_SYMBOL_POWER and (sum_power == 1 or terms <= _MAX_TERMS)
 
 
-def _compute_bracket_depth(expression: str) -> int:
+def _compute_max_bracket_depth(expression: str) -> int:
     changes = ((sign in "({[") - (sign in ")}]") for sign in expression)
     return max(accumulate(changes, initial=0))
 

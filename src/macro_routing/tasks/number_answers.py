@@ -5,10 +5,10 @@ from fractions import Fraction
 from itertools import pairwise
 
 from macro_routing.tasks.answer_extraction import (
-    extract_first_sentence,
+    clean_generated_answer,
+    extract_first_answer_sentence,
     find_answer_statements,
-    list_concluding_sentences,
-    strip_reasoning,
+    list_sentences_last_first,
 )
 from macro_routing.tasks.numbers import Number, locate_numbers, normalize_numbers, words_to_digits
 
@@ -51,9 +51,9 @@ def extract_number(text: str, unit: str = "") -> Number | None:
 
     ``unit`` is the unit of the correct answer, which "3 hours 30 minutes" needs.
     """
-    response = strip_reasoning(text)
+    response = clean_generated_answer(text)
     for part in find_answer_statements(response):
-        statement = _convert_number_words(extract_first_sentence(_clean_latex(part)))
+        statement = _convert_number_words(extract_first_answer_sentence(_clean_latex(part)))
         numbers = locate_numbers(statement)
         if numbers and not _is_descriptive_number(statement, numbers[0]):
             return _extract_stated_number(statement, unit)
@@ -63,8 +63,8 @@ def extract_number(text: str, unit: str = "") -> Number | None:
 def has_stated_number(text: str) -> bool:
     """Whether a number is stated as the answer, correct or not."""
     return any(
-        locate_numbers(_convert_number_words(extract_first_sentence(_clean_latex(part))))
-        for part in find_answer_statements(strip_reasoning(text))
+        locate_numbers(_convert_number_words(extract_first_answer_sentence(_clean_latex(part))))
+        for part in find_answer_statements(clean_generated_answer(text))
     )
 
 
@@ -130,7 +130,7 @@ def _is_joined_to_next_number(text: str, numbers: list[Number], index: int) -> b
 
 def _extract_concluding_number(response: str, unit: str) -> Number | None:
     """Extract the result of the last sentence that has a number."""
-    concluding = list_concluding_sentences(_remove_list_numbers(_convert_number_words(_CODE.sub(" ", response))))
+    concluding = list_sentences_last_first(_remove_list_numbers(_convert_number_words(_CODE.sub(" ", response))))
     for sentence in map(_clean_latex, concluding):
         if not locate_numbers(sentence):
             continue

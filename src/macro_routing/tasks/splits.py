@@ -53,23 +53,23 @@ def make_splits(task: Task, *, seed: int, training: int = 1000, validation: int 
     share = min(1.0, size / (training + validation))
     train_size = training if share == 1 else min(round(training * share), size - 1)
     validation_size = validation if share == 1 else max(1, size - train_size)
-    train, rest = _take_groups(order, train_size)
-    chosen, _ = _take_groups(rest, validation_size)
+    train, rest = _take_whole_example_groups(order, train_size)
+    chosen, _ = _take_whole_example_groups(rest, validation_size)
     return Splits(_flatten_groups(train), _flatten_groups(chosen), tuple(test))
 
 
 def count_repeated_questions(task: Task) -> int:
     """Count examples that repeat a question; all examples of a question are in one split."""
     examples = [example for pool in task.pools.values() for example in pool]
-    return len(examples) - len({example.key for example in examples})
+    return len(examples) - len({example.normalized_question for example in examples})
 
 
 def _take_splits_from_pools(
     task: Task, test: list[Example], rng: np.random.Generator, training: int, validation: int
 ) -> Splits:
     """Take training and validation examples each from the pool of that name."""
-    chosen, _ = _take_groups(_shuffle_untaken_groups(task.pools[VALIDATION], test, rng), validation)
-    train, _ = _take_groups(
+    chosen, _ = _take_whole_example_groups(_shuffle_untaken_groups(task.pools[VALIDATION], test, rng), validation)
+    train, _ = _take_whole_example_groups(
         _shuffle_untaken_groups(task.pools[TRAIN], [*test, *_flatten_groups(chosen)], rng), training
     )
     if not train or not chosen:
@@ -81,9 +81,13 @@ def _shuffle_untaken_groups(
     pool: Sequence[Example], taken: Sequence[Example], rng: np.random.Generator
 ) -> list[list[Example]]:
     """Shuffle groups of distinct questions, without those whose question or group is taken."""
-    taken_keys = {example.key for example in taken} | {example.group for example in taken if example.group}
-    left = [example for example in pool if not {example.key, example.group} & taken_keys]
-    distinct = {example.key: example for example in reversed(left)}  # of a repeated question the first example stays
+    taken_keys = {example.normalized_question for example in taken} | {
+        example.group for example in taken if example.group
+    }
+    left = [example for example in pool if not {example.normalized_question, example.group} & taken_keys]
+    distinct = {
+        example.normalized_question: example for example in reversed(left)
+    }  # of a repeated question the first example stays
     groups = _group_inseparable_examples(list(distinct.values())[::-1])
     return [groups[index] for index in rng.permutation(len(groups))]
 
@@ -111,10 +115,12 @@ def _split_off_test(task: Task, pool: list[Example], rng: np.random.Generator) -
         return pool, []
     groups = _group_inseparable_examples(pool)
     order = [groups[index] for index in rng.permutation(len(groups))]
-    taken, rest = _take_groups(order, size)
+    taken, rest = _take_whole_example_groups(order, size)
     # A question that is in the pool twice must be on one side.
-    keys = {example.key for group in taken for example in group}
-    return list(_flatten_groups(taken)), [example for group in rest for example in group if example.key not in keys]
+    keys = {example.normalized_question for group in taken for example in group}
+    return list(_flatten_groups(taken)), [
+        example for group in rest for example in group if example.normalized_question not in keys
+    ]
 
 
 def _group_inseparable_examples(examples: Sequence[Example]) -> list[list[Example]]:
@@ -125,7 +131,9 @@ def _group_inseparable_examples(examples: Sequence[Example]) -> list[list[Exampl
     return list(groups.values())
 
 
-def _take_groups(groups: list[list[Example]], size: int) -> tuple[list[list[Example]], list[list[Example]]]:
+def _take_whole_example_groups(
+    groups: list[list[Example]], size: int
+) -> tuple[list[list[Example]], list[list[Example]]]:
     """Take whole groups of up to ``size`` examples, at least one group; return them and the rest."""
     ends = list(accumulate(map(len, groups)))
     taken = max(1, bisect_right(ends, size))

@@ -26,7 +26,7 @@ class Example:
     """Variants of one question share a group and are never in different splits."""
 
     @cached_property
-    def key(self) -> str:
+    def normalized_question(self) -> str:
         """The normalized question, for comparison across splits; choices are ignored."""
         return normalize_question(self.question)
 

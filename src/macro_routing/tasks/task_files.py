@@ -91,10 +91,10 @@ def read_task_file(path: Path) -> Task:
         raise TaskError(f"{path} cannot be read: {error}") from None
     if isinstance(values.get("choices"), list):
         values["choices"] = tuple(values["choices"])
-    return build_task(build_settings(TaskFile, values, str(path)), path.parent, path.stem)
+    return build_task_from_file(build_settings(TaskFile, values, str(path)), path.parent, path.stem)
 
 
-def build_task(task_file: TaskFile, folder: Path, default_name: str) -> Task:
+def build_task_from_file(task_file: TaskFile, folder: Path, default_name: str) -> Task:
     """Build the task; read and check its examples."""
     files = {
         "train": task_file.train,
@@ -142,15 +142,15 @@ def _shuffle_choices(example: Example) -> Example:
 
 
 def _make_example(task_file: TaskFile, row: Mapping[str, Any], key: str) -> Example:
-    question, answer = (_read_cell(row, column) for column in (task_file.question, task_file.answer))
-    group = _read_cell(row, task_file.group) if task_file.group else ""
+    question, answer = (_read_column_as_text(row, column) for column in (task_file.question, task_file.answer))
+    group = _read_column_as_text(row, task_file.group) if task_file.group else ""
     if task_file.kind != CHOICE:
         return Example(key, question, answer, group=group)
     choices = _read_choices(row, task_file.choices)
     return Example(key, question, _find_correct_letter(answer, choices), choices, group)
 
 
-def _read_cell(row: Mapping[str, Any], column: str) -> str:
+def _read_column_as_text(row: Mapping[str, Any], column: str) -> str:
     if column not in row:
         raise TaskError(f"there is no column {column!r}; the columns are {', '.join(map(str, row))}")
     value = row[column]
@@ -160,7 +160,7 @@ def _read_cell(row: Mapping[str, Any], column: str) -> str:
 
 
 def _read_choices(row: Mapping[str, Any], columns: str | Sequence[str]) -> tuple[str, ...]:
-    value = row.get(columns) if isinstance(columns, str) else [_read_cell(row, column) for column in columns]
+    value = row.get(columns) if isinstance(columns, str) else [_read_column_as_text(row, column) for column in columns]
     if isinstance(value, str):  # a CSV cell
         try:
             value = json.loads(value)

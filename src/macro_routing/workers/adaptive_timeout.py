@@ -38,7 +38,7 @@ class AdaptiveTimeout:
     _measured: dict[str, tuple[float, float]] = field(default_factory=dict)
     """By scope: the total work and time of its finished items."""
 
-    def record_duration(self, scope: str, size: float, seconds: float) -> None:
+    def record_item_duration(self, scope: str, size: float, seconds: float) -> None:
         """Record that an item of this size took this long."""
         total_size, total_seconds = self._measured.get(scope, (0.0, 0.0))
         self._measured[scope] = total_size + size, total_seconds + seconds

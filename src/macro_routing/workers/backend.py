@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True)
-class WorkerMessage:
+class MessageFromWorker:
     """A complete message of a worker: that it is ready, its results, or a user's error."""
 
     slot: int
@@ -28,7 +28,7 @@ class WorkerExited:
     reason: str
 
 
-Event = WorkerMessage | WorkerHeartbeat | WorkerExited
+Event = MessageFromWorker | WorkerHeartbeat | WorkerExited
 
 
 class WorkerBackend(Protocol):

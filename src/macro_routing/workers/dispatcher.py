@@ -20,7 +20,7 @@ from macro_routing.models.frozen import RemoteModelInfo
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import ScoringFailure
 from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_item_work
-from macro_routing.workers.backend import Event, WorkerBackend, WorkerExited, WorkerHeartbeat, WorkerMessage
+from macro_routing.workers.backend import Event, MessageFromWorker, WorkerBackend, WorkerExited, WorkerHeartbeat
 from macro_routing.workers.worker_messages import results_from_json, work_item_to_json
 from macro_routing.workers.worker_settings import WorkerError, WorkerSettings
 
@@ -90,7 +90,7 @@ class Dispatcher:
         self._settings = settings
         self._timeout = AdaptiveTimeout(60 * settings.worker_timeout)
         self._report = report
-        self.workers = settings.workers
+        self.worker_count = settings.workers
         self._slots = [WorkerSlot() for _ in range(settings.workers)]
         self._idle: deque[int] = deque()
         self._queue: deque[QueuedItem] = deque()
@@ -120,8 +120,8 @@ class Dispatcher:
         try:
             yield from self._handle_events(0.0)  # a worker that exited since the last run gets no item
             while self._queue or any(slot.queued for slot in self._slots):
-                yield from self._send_items()
-                yield from self._handle_events(self._seconds_to_deadline())
+                yield from self._assign_queued_items()
+                yield from self._handle_events(self._seconds_to_next_deadline())
                 yield from self._replace_hanging_workers()
         finally:
             # If the run is closed early, results that still arrive are ignored and not counted.
@@ -144,7 +144,7 @@ class Dispatcher:
 
     def _handle_events_while_idle(self) -> None:
         """Handle events while no item is queued."""
-        list(self._handle_events(self._seconds_to_deadline()))
+        list(self._handle_events(self._seconds_to_next_deadline()))
         list(self._replace_hanging_workers())
 
     # --- sending --------------------------------------------------------------------------------------------------
@@ -165,7 +165,7 @@ class Dispatcher:
         self._events = deque(event for event in self._events if event.slot != number)
         self._backend.start_worker(number)
 
-    def _send_items(self) -> Iterator[ItemResult]:
+    def _assign_queued_items(self) -> Iterator[ItemResult]:
         """Send queued items to idle workers."""
         while self._idle and self._queue:
             yield from self._fail_quarantined_routes()
@@ -205,10 +205,12 @@ class Dispatcher:
                 self._slots[event.slot].heard_at = time.monotonic()
             else:
                 yield from (
-                    self._handle_message(event) if isinstance(event, WorkerMessage) else self._handle_worker_exit(event)
+                    self._handle_message(event)
+                    if isinstance(event, MessageFromWorker)
+                    else self._handle_worker_exit(event)
                 )
 
-    def _handle_message(self, event: WorkerMessage) -> Iterator[ItemResult]:
+    def _handle_message(self, event: MessageFromWorker) -> Iterator[ItemResult]:
         slot = self._slots[event.slot]
         message = json.loads(event.text)
         queued, slot.queued = slot.queued, None
@@ -227,7 +229,7 @@ class Dispatcher:
             return
         if "error" in message:
             raise _rebuild_error_from_worker(message)
-        self._timeout.record_duration(slot.scope, slot.size, time.monotonic() - slot.sent_at)
+        self._timeout.record_item_duration(slot.scope, slot.size, time.monotonic() - slot.sent_at)
         if queued.suspect is not None:
             yield self._quarantine_route(queued.suspect)
         else:
@@ -280,10 +282,10 @@ class Dispatcher:
                 self.counts.hangs += 1
                 self._backend.kill_worker(number)
                 yield from self._handle_worker_exit(
-                    WorkerExited(number, f"{missing} within {self._get_timeout_seconds(slot):.4g} seconds")
+                    WorkerExited(number, f"{missing} within {self._get_silence_timeout_seconds(slot):.4g} seconds")
                 )
 
-    def _get_timeout_seconds(self, slot: WorkerSlot) -> float:
+    def _get_silence_timeout_seconds(self, slot: WorkerSlot) -> float:
         """Seconds after its start or its item in which a worker must be heard from."""
         return (
             self._timeout.timeout_seconds(slot.scope, slot.size) if slot.is_busy else 60 * self._settings.start_timeout
@@ -292,9 +294,9 @@ class Dispatcher:
     def _compute_item_deadline(self, slot: WorkerSlot) -> float:
         """Computed anew every time: the times of items that finished meanwhile count, too."""
         is_expected = (slot.is_busy or not slot.is_ready) and not slot.retired
-        return slot.heard_at + self._get_timeout_seconds(slot) if is_expected else math.inf
+        return slot.heard_at + self._get_silence_timeout_seconds(slot) if is_expected else math.inf
 
-    def _seconds_to_deadline(self) -> float:
+    def _seconds_to_next_deadline(self) -> float:
         """Seconds until the next deadline; 0 if no message is expected."""
         soonest = min(map(self._compute_item_deadline, self._slots))
         return 0.0 if soonest == math.inf else min(max(0.0, soonest - time.monotonic()), _MAX_WAIT_SECONDS)

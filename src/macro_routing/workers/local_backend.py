@@ -12,7 +12,7 @@ from contextlib import ExitStack, suppress
 from typing import IO
 
 from macro_routing.errors import redact_secrets
-from macro_routing.workers.backend import Event, WorkerExited, WorkerHeartbeat, WorkerMessage
+from macro_routing.workers.backend import Event, MessageFromWorker, WorkerExited, WorkerHeartbeat
 
 COMMAND = (sys.executable, "-m", "macro_routing.workers.worker")
 _BLOCK_BYTES = 1 << 20
@@ -45,7 +45,7 @@ class _WorkerProcess:
         self.incoming = b""
         self.outgoing = f"{setup}\n".encode()
 
-    def read_lines(self) -> tuple[list[str], bool]:
+    def receive_complete_lines(self) -> tuple[list[str], bool]:
         """Complete lines that arrived, and whether the worker closed its end."""
         closed = False
         with suppress(BlockingIOError):
@@ -133,8 +133,8 @@ class LocalWorkerBackend:
         return events
 
     def _read_worker_events(self, slot: int, worker: _WorkerProcess) -> list[Event]:
-        lines, closed = worker.read_lines()
-        events: list[Event] = [WorkerMessage(slot, line) for line in lines]
+        lines, closed = worker.receive_complete_lines()
+        events: list[Event] = [MessageFromWorker(slot, line) for line in lines]
         if worker.incoming and not closed:
             events.append(WorkerHeartbeat(slot))
         if closed:

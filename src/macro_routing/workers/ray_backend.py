@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from macro_routing.errors import redact_secrets
-from macro_routing.workers.backend import Event, WorkerExited, WorkerMessage
+from macro_routing.workers.backend import Event, MessageFromWorker, WorkerExited
 from macro_routing.workers.worker import Worker, start_worker
 from macro_routing.workers.worker_settings import WorkerError, WorkerSettings, check_worker_count
 
@@ -96,7 +96,7 @@ class RayWorkerBackend:
     def _read_event(self, call: Any) -> Event:
         slot = self._pending.pop(call)
         try:
-            return WorkerMessage(slot, self._ray.get(call))
+            return MessageFromWorker(slot, self._ray.get(call))
         except self._ray.exceptions.RayError as error:
             self.kill_worker(slot)  # an actor that failed once gets no more work
             return WorkerExited(slot, _describe_exit(error))

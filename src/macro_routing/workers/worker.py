@@ -21,7 +21,7 @@ from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.work_items import EvaluatorSpec
 from macro_routing.models.frozen import FrozenModel, RemoteModelInfo, load_model
 from macro_routing.tasks.task import Task
-from macro_routing.workers.worker_messages import WorkerSetup, results_to_json, work_item_from_json
+from macro_routing.workers.worker_messages import WorkerSetup, encode_worker_results, work_item_from_json
 
 _PR_SET_PDEATHSIG = 1
 """Option of prctl."""
@@ -39,7 +39,7 @@ class Worker:
         self._evaluators: dict[str, Evaluator] = {}
 
     @property
-    def model_facts(self) -> RemoteModelInfo:
+    def model_facts_for_driver(self) -> RemoteModelInfo:
         """What a driver without weights has to know."""
         model = self._frozen.model
         return RemoteModelInfo(
@@ -54,7 +54,7 @@ class Worker:
         """Run a work item and return its results as JSON; errors of a user are returned, others are raised."""
         spec, item = work_item_from_json(text)
         try:
-            results = results_to_json(self._get_evaluator(spec).run_work_item(item))
+            results = encode_worker_results(self._get_evaluator(spec).run_work_item(item))
         except MacroError as error:
             return _error_to_json(error)
         reply = json.dumps({"results": results, "notes": self._notes})
@@ -63,8 +63,10 @@ class Worker:
 
     def _get_evaluator(self, spec: EvaluatorSpec) -> Evaluator:
         if spec.scope not in self._evaluators:
-            evaluator = build_evaluator(spec, self._frozen, self._find_or_load_task(spec.task), self._notes.append)
-            if evaluator.spec.scope != spec.scope:
+            evaluator = build_worker_evaluator(
+                spec, self._frozen, self._find_or_load_task(spec.task), self._notes.append
+            )
+            if evaluator.worker_spec.scope != spec.scope:
                 raise MacroError(
                     "a worker has other numerics, prompts or grading than the search that it works for;"
                     " workers need the same model, data files, device and versions of torch and transformers:"
@@ -82,7 +84,9 @@ class Worker:
         return self._tasks[name]
 
 
-def build_evaluator(spec: EvaluatorSpec, frozen: FrozenModel, task: Task, report: Callable[[str], None]) -> Evaluator:
+def build_worker_evaluator(
+    spec: EvaluatorSpec, frozen: FrozenModel, task: Task, report: Callable[[str], None]
+) -> Evaluator:
     """The evaluator that runs a spec's items; it stores nothing."""
     return Evaluator(frozen, task, spec.decoding, None, spec.sizes, spec.decoder, report)
 
@@ -91,7 +95,7 @@ def start_worker(setup: str, make_worker: Callable[[WorkerSetup], Worker] = Work
     """A worker and its first message: that it is ready, or an error that the user has to fix."""
     try:
         worker = make_worker(WorkerSetup.from_json(setup))
-        return worker, json.dumps({"ready": os.getpid(), "facts": dataclasses.asdict(worker.model_facts)})
+        return worker, json.dumps({"ready": os.getpid(), "facts": dataclasses.asdict(worker.model_facts_for_driver)})
     except MacroError as error:
         return None, _error_to_json(error)
 
@@ -114,7 +118,7 @@ def serve_socket(channel: socket.socket, make_worker: Callable[[WorkerSetup], Wo
                 send_line(worker.handle_item(line))
 
 
-def main(make_worker: Callable[[WorkerSetup], Worker] = Worker) -> None:
+def serve_work_items(make_worker: Callable[[WorkerSetup], Worker] = Worker) -> None:
     """Serve on the socket whose number is the argument."""
     _exit_with_parent()
     _silence_transformers()
@@ -139,4 +143,4 @@ def _silence_transformers() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    serve_work_items()

@@ -23,7 +23,7 @@ _FORMAT = 2
 
 
 @dataclass(frozen=True)
-class TaskSource:
+class WorkerTaskSource:
     """Where a worker loads a task from: its prompts and its grader; the examples come with the work items."""
 
     name: str
@@ -53,7 +53,7 @@ class WorkerSetup:
 
     model: str
     loading: LoadOptions
-    tasks: tuple[TaskSource, ...]
+    tasks: tuple[WorkerTaskSource, ...]
 
     def to_json(self) -> str:
         """The first message to a worker."""
@@ -68,7 +68,7 @@ class WorkerSetup:
                 f"the driver sends messages of format {values.get('format')}, this worker reads format {_FORMAT};"
                 " install the same version of macro-routing on all machines"
             )
-        tasks = tuple(TaskSource(**source) for source in values["tasks"])
+        tasks = tuple(WorkerTaskSource(**source) for source in values["tasks"])
         return cls(values["model"], LoadOptions(**values["loading"]), tasks)
 
 
@@ -101,11 +101,11 @@ def work_item_from_json(text: str) -> tuple[EvaluatorSpec, WorkItem]:
     return EvaluatorSpec(**{**fields, **settings}), WorkItem(routes, unit, values["paired"])
 
 
-def results_to_json(results: Results) -> list[list[list[Any]]]:
+def encode_worker_results(results: Results) -> list[list[list[Any]]]:
     """Results as lists of values, without field names."""
     return [[[getattr(outcome, name) for name in _OUTCOME_FIELDS] for outcome in outcomes] for outcomes in results]
 
 
 def results_from_json(values: Any) -> Results:
-    """The results that ``results_to_json`` wrote."""
+    """The results that ``encode_worker_results`` wrote."""
     return tuple(tuple(ExampleOutcome(*fields) for fields in outcomes) for outcomes in values)

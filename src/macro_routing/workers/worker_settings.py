@@ -58,13 +58,13 @@ class WorkerSettings(CheckedSettings):
     def __post_init__(self) -> None:
         """Reject impossible settings by name."""
         check_choice("backend", self.backend, BACKENDS)
-        self._check_ray_address()
+        self._reject_address_without_ray()
         self._check_gpus_per_worker()
         super().__post_init__()
         if self.backend == RAY and self.workers == 0:
             object.__setattr__(self, "workers", 1)
 
-    def _check_ray_address(self) -> None:
+    def _reject_address_without_ray(self) -> None:
         if self.address is None:
             return
         if self.backend != RAY:

@@ -23,7 +23,7 @@ ARCHITECTURES = {
 
 def make_route_overrides(route: Route, config: Any) -> dict[str, Any]:
     """Make the ``hf_overrides`` with which a model of this configuration runs ``route``."""
-    check_route_supported(route, config)
+    check_architecture_and_layers(route, config)
     return {
         "architectures": [ARCHITECTURES[config.model_type]],
         "macro_model_layers": route.layers,
@@ -34,7 +34,7 @@ def make_route_overrides(route: Route, config: Any) -> dict[str, Any]:
     }
 
 
-def check_route_supported(route: Route, config: Any) -> None:
+def check_architecture_and_layers(route: Route, config: Any) -> None:
     """Reject an unsupported architecture and a route for another number of layers."""
     if config.model_type not in ARCHITECTURES:
         raise ModelError(
@@ -56,7 +56,7 @@ def read_route_from_hf_config(config: Any) -> Route:
     if len(adds) != len(entries):
         raise RouteError("macro_adds names a step twice; a step can add one earlier state only")
     route = Route(tuple(Step(layer, adds.get(index)) for index, layer in enumerate(steps)), layers)
-    check_route_supported(route, config)
+    check_architecture_and_layers(route, config)
     return route
 
 

@@ -20,7 +20,7 @@ _BATCH_DIMENSIONS = {"input_ids": 0, "positions": -1, "intermediate_tensors": 0,
 """The batch dimension of each argument."""
 
 
-def _make_routed_decoder(stock: Any) -> Any:
+def _make_routed_vllm_decoder(stock: Any) -> Any:
     """Make a decoder class that runs the route in its configuration."""
 
     class RoutedDecoder(stock):  # type: ignore[misc]
@@ -73,7 +73,7 @@ def _run_route_steps(decoder: Any, positions: torch.Tensor, hidden: torch.Tensor
 def _make_routed_model_class(module: ModuleType, family: str) -> Any:
     """Make the language model class around a routed decoder."""
     stock: Any = getattr(module, f"{family}ForCausalLM")
-    decoder = _make_routed_decoder(getattr(module, f"{family}Model"))
+    decoder = _make_routed_vllm_decoder(getattr(module, f"{family}Model"))
 
     class RoutedForCausalLM(stock):  # type: ignore[misc]
         supports_lora = False

@@ -20,7 +20,7 @@ _Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True, eq=False)
-class DecodingRequestGroup:
+class RoutesOverSamePrompts:
     """Different routes that all continue the same prompts."""
 
     routes: Sequence[Route]
@@ -73,7 +73,7 @@ class PromptBatch:
 class BatchPlan:
     """All batches, one after the other in the cache."""
 
-    groups: Sequence[DecodingRequestGroup]
+    groups: Sequence[RoutesOverSamePrompts]
     batches: tuple[PromptBatch, ...]
 
     @property
@@ -87,7 +87,7 @@ class BatchPlan:
         return sum(len(batch.routes) * len(batch.prompts) for batch in self.batches)
 
     @property
-    def cached_tokens(self) -> int:
+    def planned_cache_tokens(self) -> int:
         """Tokens of all regions."""
         return self.batches[-1].route_cache_start(len(self.batches[-1].routes))
 
@@ -115,7 +115,7 @@ class BatchPlan:
         return grouped
 
 
-def plan_batches(groups: Sequence[DecodingRequestGroup], new_tokens: int) -> BatchPlan:
+def plan_batches(groups: Sequence[RoutesOverSamePrompts], new_tokens: int) -> BatchPlan:
     """Plan the batches of all groups; at most ``new_tokens`` tokens follow each prompt."""
     batches: list[PromptBatch] = []
     first_route = cache_start = sequence = 0

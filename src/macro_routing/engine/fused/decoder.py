@@ -13,7 +13,7 @@ import torch
 from macro_routing.engine.batching import Tokens
 from macro_routing.engine.fused.batch_plan import (
     BatchPlan,
-    DecodingRequestGroup,
+    RoutesOverSamePrompts,
     list_step_layers,
     plan_batches,
     split_pairs_to_fit_memory,
@@ -29,7 +29,7 @@ from macro_routing.engine.fused.model_runner import BufferSizes, ModelRunner
 from macro_routing.engine.fused.prefill import prefill_prompts
 from macro_routing.engine.fused.support import find_fused_unsupported_reason
 from macro_routing.engine.fused.weights import fuse_weights
-from macro_routing.engine.generation import GenerationRequest, StagedSequenceDecoder, StageTexts, max_new_tokens
+from macro_routing.engine.generation import GenerationRequest, SequenceStageTracker, StageTexts, max_new_tokens
 from macro_routing.engine.layer_schedule import LayerSchedule, schedule_layer_calls
 from macro_routing.engine.memory import CACHE_SHARE, cache_bytes_per_token, free_memory_bytes
 from macro_routing.errors import ModelError
@@ -58,14 +58,14 @@ class FusedDecoder:
         self.runner: ModelRunner | None = None
 
     @property
-    def cache_bytes(self) -> int:
+    def allocated_cache_bytes(self) -> int:
         """The current size of the cache."""
         return 0 if self.runner is None else 2 * self.runner.keys.nbytes
 
     @property
     def max_cached_tokens(self) -> int:
         """Tokens that the cache can hold, over all sequences and steps."""
-        free = free_memory_bytes(self.weights.embeddings.device) + self.cache_bytes
+        free = free_memory_bytes(self.weights.embeddings.device) + self.allocated_cache_bytes
         return min(2**31 - 1, int(CACHE_SHARE * free) // cache_bytes_per_token(self._model))
 
     def release_memory(self) -> None:
@@ -87,7 +87,7 @@ class FusedDecoder:
         new_tokens = max_new_tokens(request.stages)
         for group, indices in split_routes_to_fit_memory(ordered, prompts, new_tokens, self.max_cached_tokens):
             (decoded,) = self.decode_prompt_groups(
-                [DecodingRequestGroup(group, [prompts[index] for index in indices])], request
+                [RoutesOverSamePrompts(group, [prompts[index] for index in indices])], request
             )
             for route, rows in zip(group, decoded, strict=True):
                 for index, row in zip(indices, rows, strict=True):
@@ -99,7 +99,7 @@ class FusedDecoder:
         texts: list[StageTexts] = [()] * len(pairs)
         for group in split_pairs_to_fit_memory(pairs, max_new_tokens(request.stages), self.max_cached_tokens):
             requests = [
-                DecodingRequestGroup([route], [pairs[n][1] for n in indices]) for route, indices in group.items()
+                RoutesOverSamePrompts([route], [pairs[n][1] for n in indices]) for route, indices in group.items()
             ]
             for indices, (rows,) in zip(group.values(), self.decode_prompt_groups(requests, request), strict=True):
                 for index, row in zip(indices, rows, strict=True):
@@ -108,7 +108,7 @@ class FusedDecoder:
 
     @torch.no_grad()
     def decode_prompt_groups(
-        self, groups: Sequence[DecodingRequestGroup], request: GenerationRequest
+        self, groups: Sequence[RoutesOverSamePrompts], request: GenerationRequest
     ) -> list[list[list[StageTexts]]]:
         """The texts by group, route and prompt."""
         device = self.weights.embeddings.device
@@ -120,16 +120,16 @@ class FusedDecoder:
             runner = self._get_large_enough_runner(_compute_buffer_sizes(plan, schedule))
             runner.stage_tables.copy_stages_to_device(request.stages)
             tokens = prefill_prompts(self._model, runner, plan)
-            decoders = [StagedSequenceDecoder(request) for _ in range(plan.num_sequences)]
+            decoders = [SequenceStageTracker(request) for _ in range(plan.num_sequences)]
             _DecodingLoop(runner, schedule, plan.sequence_cache_regions, decoders).decode_until_finished(
                 tokens, new_tokens
             )
-            return plan.arrange_results_by_route_and_prompt([decoder.stage_texts for decoder in decoders])
+            return plan.arrange_results_by_route_and_prompt([decoder.generated_texts_by_stage for decoder in decoders])
 
     def _get_large_enough_runner(self, needed: BufferSizes) -> ModelRunner:
-        if self.runner is None or not self.runner.sizes.covers(needed):
+        if self.runner is None or not self.runner.sizes.is_large_enough_for(needed):
             current = self.runner.sizes if self.runner is not None else _MIN_SIZES
-            sizes = current.grow_to(needed, self.max_cached_tokens)
+            sizes = current.enlarge_to_cover(needed, self.max_cached_tokens)
             self.runner = None  # frees its memory before more is allocated
             self.runner = ModelRunner(self.weights, self._compute_rotary(sizes), sizes, graphs=self._graphs)
         return self.runner
@@ -144,7 +144,7 @@ class _DecodingLoop:
     """The sequences of one call, from their first token to their last."""
 
     def __init__(
-        self, runner: ModelRunner, schedule: LayerSchedule, table: SequenceTable, decoders: list[StagedSequenceDecoder]
+        self, runner: ModelRunner, schedule: LayerSchedule, table: SequenceTable, decoders: list[SequenceStageTracker]
     ) -> None:
         self._runner, self._schedule, self._table, self._decoders = runner, schedule, table, decoders
         self._active = np.ones(len(table), dtype=bool)
@@ -169,7 +169,7 @@ class _DecodingLoop:
 
     def _prepare_decoding_step(self) -> tuple[RowAssignment, Callable[[], None]]:
         assignment = assign_rows_to_sequences(self._schedule, self._table, self._active, self._runner.sizes.rows)
-        step = self._runner.prepare_token_step(assignment)  # while the device still runs earlier launches
+        step = self._runner.get_or_capture_token_step(assignment)  # while the device still runs earlier launches
         self._runner.tables.upload_row_assignment(assignment)
         return assignment, step
 
@@ -189,7 +189,7 @@ class _DecodingLoop:
             event.synchronize()
         columns = predictions.t().tolist()
         for sequence in np.flatnonzero(self._active):
-            step = self._decoders[sequence].step
+            step = self._decoders[sequence].advance_by_token
             if any(step(token) is None for token in columns[sequence]):
                 self._active[sequence] = False
 
@@ -198,7 +198,7 @@ def _compute_buffer_sizes(plan: BatchPlan, schedule: LayerSchedule) -> BufferSiz
     return BufferSizes(
         rows=pad_row_count(plan.num_sequences),
         calls=len(schedule.calls),
-        cached_tokens=plan.cached_tokens,
+        cached_tokens=plan.planned_cache_tokens,
         kept_states=schedule.kept_states,
         text_tokens=max(batch.tokens_per_cache_region for batch in plan.batches),
     )

@@ -43,7 +43,7 @@ class SequenceTable:
 
 
 @dataclass(frozen=True)
-class PaddedLayerCallSize:
+class LayerCallLaunchSize:
     """The size of one layer call; layers and sizes determine what is launched."""
 
     layer: int
@@ -57,7 +57,7 @@ class PaddedLayerCallSize:
 class RowAssignment:
     """The rows of the sequences that are still running."""
 
-    calls: tuple[PaddedLayerCallSize, ...]
+    calls: tuple[LayerCallLaunchSize, ...]
     padded_rows: int
     """Running sequences, with padding."""
     num_sequences: int
@@ -96,7 +96,7 @@ def assign_rows_to_sequences(
         coefficients[number, : len(step_index)] = call.add_coefficients[step_index]
         rows.append(pad_row_count(len(step_index)))
     same_rows = [bool((indices[0, n] == indices[0, n + 1]).all()) for n in range(len(calls) - 1)]
-    assigned = tuple(map(PaddedLayerCallSize, (call.layer for call in calls), rows, [*same_rows, False]))
+    assigned = tuple(map(LayerCallLaunchSize, (call.layer for call in calls), rows, [*same_rows, False]))
     live_sequences = np.full(max_rows, NONE, dtype=np.int32)
     live_sequences[: len(live)] = live
     return RowAssignment(assigned, pad_row_count(len(live)), len(live), indices, coefficients, live_sequences)
@@ -121,7 +121,7 @@ class DeviceRowAssignment:
         self.live_sequences.copy_(torch.from_numpy(assignment.live_sequences))
 
 
-class DecodingStageTables:
+class ReasoningAndAnswerStageTables:
     """Decoding stages on the device."""
 
     def __init__(self, device: Any) -> None:

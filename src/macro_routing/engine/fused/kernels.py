@@ -281,7 +281,7 @@ def update_sequences(
     max_rows, width, blocks,
     ENDS: tl.constexpr, BLOCKS: tl.constexpr, BLOCK: tl.constexpr,
 ):
-    """Log the predicted token and feed the next one: ``StagedSequenceDecoder.step`` on the device."""
+    """Log the predicted token and feed the next one: ``SequenceStageTracker.step`` on the device."""
     row = tl.program_id(0).to(tl.int64)
     sequence = tl.load(live_sequences + row).to(tl.int64)
     if sequence < 0:

@@ -14,9 +14,9 @@ from triton import next_power_of_2
 
 from macro_routing.engine.fused import kernels
 from macro_routing.engine.fused.device_tables import (
-    DecodingStageTables,
     DeviceRowAssignment,
-    PaddedLayerCallSize,
+    LayerCallLaunchSize,
+    ReasoningAndAnswerStageTables,
     RowAssignment,
 )
 from macro_routing.engine.fused.weights import LayerWeights, ModelWeights
@@ -51,11 +51,11 @@ class BufferSizes:
     text_tokens: int
     """Tokens of a text, its prompt included."""
 
-    def covers(self, other: "BufferSizes") -> bool:
+    def is_large_enough_for(self, other: "BufferSizes") -> bool:
         """Whether these sizes are enough for ``other``."""
         return all(size >= needed for size, needed in zip(astuple(self), astuple(other), strict=True))
 
-    def grow_to(self, other: "BufferSizes", max_cached_tokens: int) -> "BufferSizes":
+    def enlarge_to_cover(self, other: "BufferSizes", max_cached_tokens: int) -> "BufferSizes":
         """Sizes that cover both, with spare room: new buffers lose their CUDA graphs."""
         rows, calls, tokens, kept, text = map(max, astuple(self), astuple(other))
         spare = max(tokens, min(tokens * 5 // 4, max_cached_tokens))
@@ -128,7 +128,7 @@ class ModelRunner:
         device = weights.embeddings.device
         self._allocate_sequence_state(sizes, {"dtype": weights.embeddings.dtype, "device": device})
         self._allocate_scratch_buffers(sizes.rows, {"dtype": weights.embeddings.dtype, "device": device})
-        self.stage_tables = DecodingStageTables(device)
+        self.stage_tables = ReasoningAndAnswerStageTables(device)
         self.graphs = CudaGraphCache(device) if graphs else None
 
     def _allocate_sequence_state(self, sizes: BufferSizes, options: dict[str, Any]) -> None:
@@ -164,7 +164,7 @@ class ModelRunner:
 
     # --- running ---------------------------------------------------------------------------------------------------
 
-    def prepare_token_step(self, assignment: RowAssignment) -> Callable[[], None]:
+    def get_or_capture_token_step(self, assignment: RowAssignment) -> Callable[[], None]:
         """The function that runs one token of this assignment; a missing CUDA graph is captured."""
         launch = functools.partial(self._launch_decoding_step, assignment.calls, assignment.padded_rows)
         if self.graphs is None:
@@ -193,7 +193,7 @@ class ModelRunner:
 
     # --- launches --------------------------------------------------------------------------------------------------
 
-    def _launch_decoding_step(self, calls: Sequence[PaddedLayerCallSize], rows: int) -> None:
+    def _launch_decoding_step(self, calls: Sequence[LayerCallLaunchSize], rows: int) -> None:
         normed = False
         for number, call in enumerate(calls):
             layer = self.weights.layers[call.layer]

@@ -13,10 +13,10 @@ from macro_routing.engine.fused.model_runner import ModelRunner
 from macro_routing.engine.layer_schedule import LayerCall
 from macro_routing.engine.prefix_tree import plan_prefix_tree
 from macro_routing.engine.shared_forward import (
+    ForwardTokenChunk,
     PrefixTreeForward,
     RouteForwardResult,
     RoutePerRowForward,
-    TokenSegment,
     split_prompts_at_common_prefix,
 )
 from macro_routing.models.hidden_states import apply_lm_head
@@ -30,12 +30,12 @@ def prefill_prompts(model: Any, runner: ModelRunner, plan: BatchPlan) -> torch.T
         _prefill_mixed_routes(model, runner, plan, tokens)
     else:
         for batch in plan.batches:
-            _prefill_batch(model, runner, batch, tokens)
+            _prefill_over_prefix_tree(model, runner, batch, tokens)
     runner.reset_sequences()
     return tokens
 
 
-def _prefill_batch(model: Any, runner: ModelRunner, batch: PromptBatch, tokens: torch.Tensor) -> None:
+def _prefill_over_prefix_tree(model: Any, runner: ModelRunner, batch: PromptBatch, tokens: torch.Tensor) -> None:
     """Prefill a batch with all routes of its group, over their prefix tree."""
     segments = split_prompts_at_common_prefix(model, batch.prompts, batch.new_tokens)
     mask = segments[-1].mask
@@ -60,12 +60,14 @@ def _prefill_mixed_routes(model: Any, runner: ModelRunner, plan: BatchPlan, toke
         ids, mask = pad_left([batch.prompts[row] for batch, row in rows], tokens.device, min_length=length)
 
         def copy_cache(call: LayerCall, cache_layer: Any, rows: list[tuple[PromptBatch, int]] = rows) -> None:
-            _copy_layer_call_cache(
+            _copy_call_cache_to_regions(
                 runner, [(*rows[route_step.route], route_step.step) for route_step in call.steps], cache_layer
             )
 
         routes = [batch.routes[0] for batch, _ in rows]
-        (states,) = RoutePerRowForward(model, [TokenSegment(ids, mask)]).compute_final_hidden_states(routes, copy_cache)
+        (states,) = RoutePerRowForward(model, [ForwardTokenChunk(ids, mask)]).compute_final_hidden_states(
+            routes, copy_cache
+        )
         sequences = torch.tensor([batch.first_sequence + row for batch, row in rows], device=tokens.device)
         tokens[sequences] = _predict_tokens(model, states)
         lengths = [(batch.prompt_length, batch.prompt_length - len(batch.prompts[row])) for batch, row in rows]
@@ -95,7 +97,7 @@ def _copy_prompt_cache_to_route(
             regions[:, step, :, : source.shape[2]].copy_(source.transpose(0, 1))
 
 
-def _copy_layer_call_cache(
+def _copy_call_cache_to_regions(
     runner: ModelRunner, steps: Sequence[tuple[PromptBatch, int, int]], cache_layer: Any
 ) -> None:
     """Copy the keys and values of a layer call to its (batch, row, step)s' regions, with the batch's padding."""
