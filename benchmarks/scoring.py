@@ -24,7 +24,7 @@ from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.models import load_model
-from macro_routing.models.decoder import get_decoder
+from macro_routing.models.find_decoder import get_decoder
 from macro_routing.models.hidden_states import apply_lm_head, compute_layer_keyword_arguments
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.search.policy import MarkovPolicy

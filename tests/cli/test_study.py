@@ -14,12 +14,12 @@ import typer.testing
 from experiments import recorded_studies as recorded
 from macro_routing.cli import study_command
 from macro_routing.cli.main import make_cli_app
+from macro_routing.cli.single_route_studies import read_search_settings_of_route, use_searched_answer_mode
 from macro_routing.cli.study_command import StudyCommandInputs
-from macro_routing.cli.study_routes import read_search_settings_of_route, use_searched_answer_mode
 from macro_routing.errors import MacroError
 from macro_routing.routes import parse_route
 from macro_routing.routes.route_file import RouteFile
-from macro_routing.studies.task_names import TaskWithAnswerMode
+from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
 from tests.cli.runner import ENVIRONMENT
 from tests.runs.small import small_folder, write_task_file
 

@@ -12,7 +12,7 @@ from macro_routing.engine.generation import (
 )
 from macro_routing.engine.route_generation import generate_for_routes
 from macro_routing.models import apply_route
-from macro_routing.models.decoder import get_decoder
+from macro_routing.models.find_decoder import get_decoder
 from tests.engine.test_generation import PROMPTS
 from tests.engine.test_shared_likelihood import COMMON_PREFIX, ROUTES
 from tests.models.tiny import VARIANTS, tiny_model

@@ -6,7 +6,7 @@ from macro_routing.engine import likelihood
 from macro_routing.engine.likelihood import ChoiceItem, score_choices, score_choices_for_routes
 from macro_routing.engine.prefix_tree import plan_prefix_tree
 from macro_routing.models import apply_route
-from macro_routing.models.decoder import get_decoder
+from macro_routing.models.find_decoder import get_decoder
 from macro_routing.routes import Route, parse_route
 from tests.engine.test_likelihood import _make_items
 from tests.models.tiny import LAYERS, VARIANTS, tiny_model

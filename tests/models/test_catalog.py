@@ -10,9 +10,9 @@ from macro_routing.models import gguf_import, load_model
 from macro_routing.models.catalog import (
     BUILT_IN_MODELS,
     BuiltInModel,
-    cache_folder,
     fetch_model_folder,
     get_gguf_conversion_folder,
+    get_macro_cache_folder,
 )
 from tests.models.tiny import tiny_model
 
@@ -65,7 +65,7 @@ def test_a_damaged_gguf_is_rejected(tmp_path, empty_cache):
 def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):
     monkeypatch.delenv("MACRO_CACHE_DIR", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / "macro-routing"
+    assert get_macro_cache_folder() == tmp_path / "macro-routing"
 
 
 @pytest.mark.usefixtures("smollm2")

@@ -7,8 +7,8 @@ from transformers import AutoModelForCausalLM, DynamicCache, StaticCache
 
 from macro_routing.errors import ModelError, RouteError
 from macro_routing.models import apply_route, collect_hidden_states, freeze_model
-from macro_routing.models.decoder import get_decoder
 from macro_routing.models.doctor import break_cache_slots, run_checks
+from macro_routing.models.find_decoder import get_decoder
 from macro_routing.models.reference import build_unrolled_model, compute_route_reference_logits
 from macro_routing.routes import Route, parse_route
 from tests.models.tiny import LAYERS, VARIANTS, tiny_model, tokens

@@ -10,9 +10,9 @@ from torch import nn
 
 from macro_routing.errors import ModelError, RouteError, SettingsError, SpaceError
 from macro_routing.models import apply_lm_head, apply_route, collect_hidden_states, freeze_model
-from macro_routing.models.decoder import get_decoder
+from macro_routing.models.find_decoder import get_decoder
 from macro_routing.peers.layer_router import LayerRouters, run_prompts_deciding_layer_counts, train_layer_routers
-from macro_routing.peers.padded_prompts import PaddedPromptBatch
+from macro_routing.peers.layerwise_prompt_batch import PaddedPromptBatch
 from macro_routing.peers.program_router import ProgramRouters, roll_out_program_actions, train_program_routers
 from macro_routing.peers.router_network import StackedRouters, pool_windows
 from macro_routing.peers.router_settings import RouterSettings

@@ -8,7 +8,7 @@ import torch
 from macro_routing.models.frozen import freeze_model
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
-from macro_routing.runs import RunFolder, cost, make_run_config, resume_run, run_search
+from macro_routing.runs import RunFolder, make_run_config, resume_run, route_cost, run_search
 from macro_routing.runs import folder as files
 from macro_routing.runs.prepare import prepare_run
 from tests.models.tiny import tiny_model
@@ -39,15 +39,15 @@ def evaluator(frozen, tmp_path, **decoding):
 def test_both_routes_are_measured_however_answers_are_obtained(frozen, tmp_path, mode):
     standard = Route.standard(6)
     examples = small_task().pools["train"]
-    found = cost.measure_cost(evaluator(frozen, tmp_path, mode=mode), [standard, LONGER], examples)
-    assert found["prompts"] == cost.PROMPTS
+    found = route_cost.measure_cost(evaluator(frozen, tmp_path, mode=mode), [standard, LONGER], examples)
+    assert found["prompts"] == route_cost.PROMPTS
     first, second = (found["routes"][str(route)] for route in (standard, LONGER))
     assert (first["layers"], second["layers"]) == (6, LONGER.length)
     assert first["cache_bytes_per_token"] * second["layers"] == second["cache_bytes_per_token"] * first["layers"]
     for one in (first, second):
         assert one["prompt_seconds"] > 0
         assert one["token_seconds"] >= 0
-        assert one["turns"] == cost.TURNS
+        assert one["turns"] == route_cost.TURNS
         assert one["peak_bytes"] is None  # no GPU here
     json.dumps(found)
 
@@ -56,17 +56,17 @@ def test_what_hinders_measuring_is_said_and_does_not_end_the_run(frozen, tmp_pat
     def fail(*_):
         raise MemoryError
 
-    monkeypatch.setattr(cost, "generate_greedy", fail)
+    monkeypatch.setattr(route_cost, "generate_greedy", fail)
     routes, examples = [Route.standard(6), LONGER], small_task().pools["train"]
-    found = cost.measure_cost(evaluator(frozen, tmp_path), routes, examples)
+    found = route_cost.measure_cost(evaluator(frozen, tmp_path), routes, examples)
     assert found["not_measured"] == "memory ran out"
     assert found["routes"][str(LONGER)]["layers"] == LONGER.length
 
     def break_down(*_):
         raise RuntimeError("a kernel is missing")
 
-    monkeypatch.setattr(cost, "generate_greedy", break_down)
-    found = cost.measure_cost(evaluator(frozen, tmp_path), routes, examples)
+    monkeypatch.setattr(route_cost, "generate_greedy", break_down)
+    found = route_cost.measure_cost(evaluator(frozen, tmp_path), routes, examples)
     assert found["not_measured"] == "RuntimeError: a kernel is missing"
 
 
@@ -75,7 +75,7 @@ def test_what_hinders_measuring_is_said_and_does_not_end_the_run(frozen, tmp_pat
 def test_memory_is_measured_where_the_device_counts_it(tmp_path):
     frozen = freeze_model(tiny_model("llama").to("cuda"), small_tokenizer(), name="small")
     routes = [Route.standard(6), LONGER]
-    found = cost.measure_cost(evaluator(frozen, tmp_path), routes, small_task().pools["train"])
+    found = route_cost.measure_cost(evaluator(frozen, tmp_path), routes, small_task().pools["train"])
     assert all(found["routes"][str(route)]["peak_bytes"] > 0 for route in routes)
 
 
@@ -84,7 +84,7 @@ def test_a_run_keeps_its_cost_and_asks_nothing_of_the_test_set_for_it(frozen, tm
 
     def note(evaluator, routes, examples):
         asked.append([example.id for example in examples])
-        return cost.measure_cost(evaluator, routes, examples)
+        return route_cost.measure_cost(evaluator, routes, examples)
 
     monkeypatch.setattr("macro_routing.runs.search_run.measure_cost", note)
     folder = tmp_path / "run"

@@ -65,7 +65,9 @@ def _play(search, problem, most=1000):
     state, rounds = search.make_initial_state(), []
     while (asked := search.ask(state)) is not None and len(rounds) < most:
         rounds.append(asked)
-        outcomes = [problem.score_route(proposal.route, "train", asked.examples) for proposal in asked.proposals]
+        outcomes = [
+            problem.simulate_observed_score(proposal.route, "train", asked.examples) for proposal in asked.proposals
+        ]
         state = search.tell(state, asked, outcomes)
     return state, rounds
 

@@ -16,7 +16,7 @@ def draws(*rows):
 
 def test_leads_are_over_the_routes_of_the_same_round():
     failed = Draw(1, Proposal(FIRST), ScoringFailure("it never ends"))
-    scores = EmpiricalScores.from_draws(
+    scores = EmpiricalScores.from_scored_draws(
         [*draws((0, STANDARD, 20), (0, FIRST, 30), (1, STANDARD, 30), (1, SECOND, 36)), failed]
     )
     # The second round was easier for all: thirty of forty lead by nothing there.
@@ -30,7 +30,7 @@ def test_leads_are_over_the_routes_of_the_same_round():
 def test_what_was_seen_often_counts_more():
     """Ten rounds three points ahead come before one lucky round."""
     rows = [(number, route, 20 + (route is FIRST) * 4) for number in range(10) for route in (STANDARD, FIRST)]
-    scores = EmpiricalScores.from_draws(draws(*rows, (0, SECOND, 30)))
+    scores = EmpiricalScores.from_scored_draws(draws(*rows, (0, SECOND, 30)))
     assert scores.rank_routes()[0] == FIRST
 
 
@@ -45,5 +45,5 @@ def test_a_lonely_peak_comes_first_under_real_noise():
         seen = [(number, route) for number in range(15) for route in (Route.standard(8), peak)]
         seen += [(int(rng.integers(15)), route) for route in others]
         rows = [(number, route, int(rng.binomial(40, 0.6 if route == peak else 0.5))) for number, route in seen]
-        ranked_first += EmpiricalScores.from_draws(draws(*rows)).rank_routes()[0] == peak
+        ranked_first += EmpiricalScores.from_scored_draws(draws(*rows)).rank_routes()[0] == peak
     assert ranked_first >= 18

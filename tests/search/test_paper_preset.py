@@ -26,7 +26,9 @@ def digest(final_set, seed):
     digest = hashlib.sha256()
     state = search.make_initial_state()
     while (asked := search.ask(state)) is not None:
-        outcomes = [problem.score_route(proposal.route, "train", asked.examples) for proposal in asked.proposals]
+        outcomes = [
+            problem.simulate_observed_score(proposal.route, "train", asked.examples) for proposal in asked.proposals
+        ]
         for proposal, outcome in zip(asked.proposals, outcomes, strict=True):
             digest.update(
                 f"{proposal.program} {proposal.route} {asked.examples} {outcome.correct} {outcome.total}\n".encode()

@@ -6,7 +6,7 @@ from macro_routing.runs import make_run_config
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.folder import StudyFolder
 from macro_routing.studies.study_result import write_study_result
-from macro_routing.studies.task_names import TaskWithAnswerMode
+from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
 from macro_routing.tasks import GRADERS, Example, PromptTexts, Task
 from tests.runs.small import WORDS, small_frozen, small_task
 

@@ -6,12 +6,19 @@ import pytest
 
 from macro_routing.errors import SettingsError
 from macro_routing.routes import parse_route
-from macro_routing.studies.contamination import check_pooled_tasks_overlap, find_contaminating_search_tasks
 from macro_routing.studies.context import RouteWithSearchedTask
-from macro_routing.studies.one_route import OUTSIDE, make_domain_mean_rows, run_one_route_for_all_tasks_study
+from macro_routing.studies.one_route_for_all_tasks import (
+    OUTSIDE,
+    make_domain_mean_rows,
+    run_one_route_for_all_tasks_study,
+)
 from macro_routing.studies.settings import OneRouteForAllTasksSettings, SideEffectsSettings, TransferSettings
+from macro_routing.studies.shared_questions import (
+    check_pooled_tasks_overlap,
+    find_contaminating_search_tasks,
+)
 from macro_routing.studies.side_effects import run_side_effects
-from macro_routing.studies.task_names import TaskWithAnswerMode
+from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
 from macro_routing.studies.transfer import run_transfer
 from tests.runs.small import small_frozen, small_task
 from tests.studies.contexts import small_context

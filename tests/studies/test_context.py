@@ -6,7 +6,7 @@ import pytest
 
 from macro_routing.errors import RunError
 from macro_routing.runs.result import SELECTED, STANDARD
-from macro_routing.studies.task_names import TaskWithAnswerMode
+from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
 from tests.runs.small import small_frozen, small_task
 from tests.studies.contexts import BASE, OTHER, SMALL, small_context
 

@@ -12,7 +12,7 @@ from macro_routing.models.routing import apply_route
 from macro_routing.routes import Route
 from macro_routing.studies.logit_lens import compute_stepwise_gold_log_probs, make_logit_lens_examples, run_logit_lens
 from macro_routing.studies.study_result import write_study_result
-from macro_routing.studies.task_names import TaskWithAnswerMode
+from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
 from tests.studies.contexts import SMALL, WRITTEN, check_written_files, small_context
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from macro_routing.errors import SettingsError
 from macro_routing.runs import RunFolder
-from macro_routing.studies.one_route import run_one_route_for_all_tasks_study
+from macro_routing.studies.one_route_for_all_tasks import run_one_route_for_all_tasks_study
 from macro_routing.studies.settings import (
     OneRouteForAllTasksSettings,
 )

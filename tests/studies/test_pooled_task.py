@@ -3,7 +3,7 @@
 from macro_routing.routes import Route, parse_route
 from macro_routing.runs.prepare import prepare_run
 from macro_routing.studies.pooled_task import get_member_task, make_pooled_task, with_multitask_evaluator
-from macro_routing.studies.task_names import TaskWithAnswerMode
+from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
 from tests.studies.contexts import SMALL, WRITTEN, small_context
 
 

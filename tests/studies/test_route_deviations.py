@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from macro_routing.routes import Route, parse_route
-from macro_routing.studies.route_deviations import list_route_deviations
+from macro_routing.studies.droppable_deviations import list_route_deviations
 from tests.strategies import programs
 
 PUBLISHED = json.loads((Path(__file__).parents[1] / "data" / "published_routes.json").read_text())["routes"]

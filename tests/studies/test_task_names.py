@@ -3,7 +3,7 @@
 import pytest
 
 from macro_routing.errors import SettingsError
-from macro_routing.studies.task_names import TaskWithAnswerMode, parse_task_names
+from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode, parse_task_names
 
 
 def test_a_file_is_kept_from_the_root(tmp_path, monkeypatch):

@@ -9,12 +9,12 @@ from macro_routing.errors import SettingsError
 from macro_routing.routes import parse_route
 from macro_routing.runs import RunFolder
 from macro_routing.studies.context import StudyTimeOverError
-from macro_routing.studies.one_route import run_one_route_for_all_tasks_study
+from macro_routing.studies.one_route_for_all_tasks import run_one_route_for_all_tasks_study
 from macro_routing.studies.settings import (
     OneRouteForAllTasksSettings,
     TransferSettings,
 )
-from macro_routing.studies.task_names import TaskWithAnswerMode
+from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
 from macro_routing.studies.transfer import run_transfer
 from tests.studies.contexts import BASE, check_written_files, small_context
 

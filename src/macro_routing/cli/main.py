@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from macro_routing.cli.console import print_error, print_progress_message
-from macro_routing.cli.group import make_command_group
+from macro_routing.cli.help_groups import make_command_group
 from macro_routing.errors import PAUSED, MacroError
 from macro_routing.version import __version__
 
@@ -31,7 +31,7 @@ COMMANDS = {
         "Give several methods the same data and the same budget, over several seeds, and show what each finds.",
     ),
     "compare-answers": ("compare_answers", "Show what the standard pass and a route answer, side by side."),
-    "explain": ("study_routes", "Drop each of a route's deviations in turn and measure what it was worth."),
+    "explain": ("single_route_studies", "Drop each of a route's deviations in turn and measure what it was worth."),
     "study": ("study", "The paper's studies on any model: data, a table and a figure each, resumable."),
     "chat": ("chat", "Talk to a model that runs its layers in another order; answers appear as they are written."),
     "export": ("export", "Write a route in the form another program loads: transformers, llama.cpp, mergekit."),

@@ -7,11 +7,11 @@ import typer
 
 from macro_routing.cli import route_diff
 from macro_routing.cli.console import format_multiline_field, print_fields, print_json
-from macro_routing.cli.group import make_command_group
+from macro_routing.cli.help_groups import make_command_group
 from macro_routing.cli.route_argument import read_route_text
 from macro_routing.routes import Route, format_route, parse_route
-from macro_routing.routes.composition import (
-    analyze_composition,
+from macro_routing.routes.route_statistics import (
+    compute_route_statistics,
     describe_deviations_from_standard_pass,
     render_route_ascii,
 )
@@ -50,7 +50,7 @@ def show_route(
     if as_json:
         print_json(_route_to_json(parsed))
         return
-    facts = analyze_composition(parsed)
+    facts = compute_route_statistics(parsed)
     print_fields(
         [
             ("route", str(parsed)),
@@ -66,7 +66,7 @@ def show_route(
 
 
 def _describe_route_composition(route: Route) -> str:
-    counts = dataclasses.asdict(analyze_composition(route))
+    counts = dataclasses.asdict(compute_route_statistics(route))
     del counts["length"]
     words = {name: name.replace("_", " ") for name in counts}
     return ", ".join(
@@ -80,7 +80,7 @@ def _route_to_json(route: Route) -> dict[str, object]:
         "layers": route.layers,
         "steps": [str(step) for step in route.steps],
         "is_standard": route.is_standard,
-        **dataclasses.asdict(analyze_composition(route)),
+        **dataclasses.asdict(compute_route_statistics(route)),
         "differences": describe_deviations_from_standard_pass(route),
         "track": render_route_ascii(route),
     }

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from macro_routing.cli.console import print_progress_message
 from macro_routing.errors import NotationError
-from macro_routing.models.compatibility import check_route_file_fits_model, describe_weak_evidence
 from macro_routing.models.frozen import FrozenModel, ModelMetadata
+from macro_routing.models.route_file_compatibility import check_route_file_fits_model, describe_weak_evidence
 from macro_routing.routes import Route, parse_route
 from macro_routing.routes.route_file import RouteFile, is_route_file_text, parse_route_file
 from macro_routing.runs.folder import RESULT, ROUTE

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from macro_routing.cli.console import print_json
-from macro_routing.cli.group import make_command_group
+from macro_routing.cli.help_groups import make_command_group
 from macro_routing.errors import MacroError
 from macro_routing.evaluation.score_store import ScoreStore, StoredScopeSummary, default_store_path
 

@@ -1,12 +1,12 @@
-"""``macro study``: the paper's tables and figures as commands; those of one route are in ``study_routes``."""
+"""``macro study``: the paper's tables and figures as commands; those of one route are in ``single_route_studies``."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from macro_routing.cli import study_routes
-from macro_routing.cli.group import make_command_group
+from macro_routing.cli import single_route_studies
+from macro_routing.cli.help_groups import make_command_group
 from macro_routing.cli.run_options import FlagCustomization, JsonOption, parse_names
 from macro_routing.cli.study_command import (
     StudyCommandInputs,
@@ -149,7 +149,7 @@ def one_route(call: StudyCommandInputs) -> None:
 
     Example: `macro study one-route --tasks category,sequence --out-of-domain arithmetic --test 100`
     """
-    from macro_routing.studies.one_route import run_one_route_for_all_tasks_study
+    from macro_routing.studies.one_route_for_all_tasks import run_one_route_for_all_tasks_study
 
     call.run_searches(run_one_route_for_all_tasks_study)
 
@@ -174,7 +174,7 @@ def composition(
     write_and_print_study(open_study_folder(out, STUDY, settings), result, settings, as_json=as_json)
 
 
-app.command("logit-lens")(study_routes.logit_lens)
-app.command("cost")(study_routes.cost)
-app.command("side-effects")(study_routes.side_effects)
-app.command("depth-tradeoff")(study_routes.depth_tradeoff)
+app.command("logit-lens")(single_route_studies.logit_lens)
+app.command("cost")(single_route_studies.cost)
+app.command("side-effects")(single_route_studies.side_effects)
+app.command("depth-tradeoff")(single_route_studies.depth_tradeoff)

@@ -40,7 +40,7 @@ from macro_routing.cli.stopping import show_hint_on_interrupt
 from macro_routing.errors import SettingsError
 from macro_routing.runs.config import RunConfig
 from macro_routing.settings import check_number
-from macro_routing.studies.task_names import TaskWithAnswerMode
+from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
 
 RunStudy = Callable[["studies.StudyContext"], "studies.StudyResult"]
 

@@ -12,7 +12,7 @@ from lm_eval.models.huggingface import HFLM
 from macro_routing.deploy.route_loading import load_route
 from macro_routing.errors import ModelError
 from macro_routing.models.catalog import fetch_model_folder
-from macro_routing.models.decoder import count_model_layers
+from macro_routing.models.find_decoder import count_model_layers
 from macro_routing.models.routing import apply_route
 from macro_routing.routes.notation import parse_route
 from macro_routing.routes.route import Route

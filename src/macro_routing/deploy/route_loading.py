@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import NotationError
-from macro_routing.models.compatibility import IdentifiedModel, check_route_file_fits_model
-from macro_routing.models.decoder import count_model_layers
+from macro_routing.models.find_decoder import count_model_layers
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.identity import (
     compute_numerics_id,
@@ -15,6 +14,7 @@ from macro_routing.models.identity import (
     digest_loaded_weights,
     digest_model_files,
 )
+from macro_routing.models.route_file_compatibility import IdentifiedModel, check_route_file_fits_model
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile, is_route_file_text, parse_route_file
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from macro_routing.errors import ModelError, RouteError, suggest_name
-from macro_routing.models.decoder import count_model_layers
+from macro_routing.models.find_decoder import count_model_layers
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.routing import apply_route
 from macro_routing.routes.route import Route

@@ -13,8 +13,8 @@ from macro_routing.engine.decoders import AUTO, FUSED_VERSION, fused_unsupported
 from macro_routing.engine.memory import BatchLimit, run_halving_on_oom
 from macro_routing.errors import RouteError
 from macro_routing.evaluation.decoding_settings import DecodingSettings, default_answer_mode
+from macro_routing.evaluation.lazy_outcome_table import LazyOutcomeTable
 from macro_routing.evaluation.model_answers import answer_pairs, answer_with_every_route
-from macro_routing.evaluation.outcome_cache import LazyOutcomeTable
 from macro_routing.evaluation.outcomes import ExampleOutcome, RaceResult, RouteEvaluation
 from macro_routing.evaluation.racing import EXACT, NEVER, UnitRoute, race_routes
 from macro_routing.evaluation.score_store import ScoreStore

@@ -58,7 +58,7 @@ class PlantedProblem(CheckedSettings):
         uniform = np.random.default_rng(list(name)).random(max(examples) + 1)
         return uniform[list(examples)] < self.true_score(route)
 
-    def score_route(self, route: Route, split: str, examples: Sequence[int]) -> Score:
+    def simulate_observed_score(self, route: Route, split: str, examples: Sequence[int]) -> Score:
         """The observed score."""
         return Score(int(self.simulate_which_examples_correct(route, split, examples).sum()), len(examples))
 
@@ -95,14 +95,14 @@ def simulate_race_of_draws(problem: PlantedProblem, asked: Round, mode: str) -> 
     """Score a round's draws in small units of coin flips, as far as the elite needs."""
     draws = [proposal.route for proposal in asked.proposals]
     if mode == NEVER:
-        return [problem.score_route(route, TRAIN, asked.examples) for route in draws]
+        return [problem.simulate_observed_score(route, TRAIN, asked.examples) for route in draws]
     units = [
         [asked.examples[index] for index in unit]
         for unit in shuffle_indices_into_units(len(asked.examples), UnitSizes())
     ]
 
     def score_routes_on_unit(number: int, routes: Sequence[Route]) -> dict[Route, float]:
-        return {route: problem.score_route(route, TRAIN, units[number]).correct for route in routes}
+        return {route: problem.simulate_observed_score(route, TRAIN, units[number]).correct for route in routes}
 
     standings = race_routes(draws, [len(unit) for unit in units], asked.keep, mode, score_routes_on_unit)
     return [standings[route].outcome_told_to_search for route in draws]
@@ -132,7 +132,7 @@ def solve_planted(
         return PlantedResult(selected, candidates, state, route == problem.target, tuple(evidence.values()))
     selected = select_candidate(
         candidates,
-        [problem.score_route(candidate.route, VALIDATION, range(validation)) for candidate in candidates],
-        lambda tied: [problem.score_route(candidate.route, TRAIN, range(training)) for candidate in tied],
+        [problem.simulate_observed_score(candidate.route, VALIDATION, range(validation)) for candidate in candidates],
+        lambda tied: [problem.simulate_observed_score(candidate.route, TRAIN, range(training)) for candidate in tied],
     )
     return PlantedResult(selected, candidates, state, selected.route == problem.target)

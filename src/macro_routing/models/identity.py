@@ -15,7 +15,7 @@ from typing import Any
 
 from macro_routing.errors import ModelError, shorten_value
 from macro_routing.files import digest_file, write_atomically
-from macro_routing.models.catalog import cache_folder
+from macro_routing.models.catalog import get_macro_cache_folder
 from macro_routing.models.gguf_import import CONVERSION_RECORD
 from macro_routing.models.support import get_text_config
 
@@ -130,7 +130,7 @@ def _digest_file_cached(path: Path) -> str:
         return real.name
     status = real.stat()
     cache_file = (
-        cache_folder()
+        get_macro_cache_folder()
         / "digests"
         / _digest_json([str(real), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino])
     )

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from macro_routing.models.decoder import get_decoder, remove_hooks_on_exit
+from macro_routing.models.find_decoder import get_decoder, remove_hooks_on_exit
 from macro_routing.models.hidden_states import apply_lm_head
 from macro_routing.models.support import get_text_config
 from macro_routing.routes.route import Route

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from macro_routing.errors import ModelError, RouteError
-from macro_routing.models.decoder import (
+from macro_routing.models.find_decoder import (
     AdapterRejector,
     check_has_no_adapter,
     count_model_layers,

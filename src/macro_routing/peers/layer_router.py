@@ -13,7 +13,7 @@ import torch
 from macro_routing.engine.batching import Tokens
 from macro_routing.errors import RouteError
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.peers.padded_prompts import batch_prompts
+from macro_routing.peers.layerwise_prompt_batch import batch_prompts
 from macro_routing.peers.router_network import (
     StackedRouters,
     check_router_model,

@@ -1,23 +1,23 @@
 """What a route is, how it is written, and the space MACRO searches."""
 
-from macro_routing.routes.composition import Composition, analyze_composition
 from macro_routing.routes.notation import format_route, parse_route
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Add, Program, Route, Step
 from macro_routing.routes.route_diff import RouteEdit, diff_routes
 from macro_routing.routes.route_file import RouteFile
+from macro_routing.routes.route_statistics import RouteStatistics, compute_route_statistics
 from macro_routing.routes.space import RouteSpace
 
 __all__ = [
     "Add",
-    "Composition",
     "Program",
     "Route",
     "RouteEdit",
     "RouteFile",
     "RouteSpace",
+    "RouteStatistics",
     "Step",
-    "analyze_composition",
+    "compute_route_statistics",
     "diff_routes",
     "format_route",
     "parse_program",

@@ -16,13 +16,13 @@ from macro_routing.evaluation.racing import NEVER
 from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.routes import Route, RouteFile
 from macro_routing.runs import folder as files
-from macro_routing.runs.cost import measure_cost
 from macro_routing.runs.final_selection import FinalSelection, select_by_decision, select_route
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import RoundReport
 from macro_routing.runs.result import NO_DECODING, STANDARD, TOP_1, RunResult, make_route_result, make_route_test_result
+from macro_routing.runs.route_cost import measure_cost
 from macro_routing.search import Candidate, GuidedSearch, MacroSearch, Round, Score, Searcher, SearchState, StoppedScore
 from macro_routing.search.decision_settings import SPEED
 from macro_routing.tasks.splits import make_splits

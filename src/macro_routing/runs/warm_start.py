@@ -5,7 +5,7 @@ from pathlib import Path
 
 from macro_routing.errors import ModelError, RunError
 from macro_routing.models.catalog import MessageCallback
-from macro_routing.models.compatibility import IdentifiedModel, check_route_file_fits_model
+from macro_routing.models.route_file_compatibility import IdentifiedModel, check_route_file_fits_model
 from macro_routing.routes import Route, parse_route
 from macro_routing.routes.route_file import is_route_file_text, parse_route_file
 from macro_routing.runs.folder import RUN, RunFolder

@@ -24,7 +24,7 @@ class EmpiricalScores:
     examples: dict[Route, int]
 
     @classmethod
-    def from_draws(cls, draws: Sequence[Draw]) -> "EmpiricalScores":
+    def from_scored_draws(cls, draws: Sequence[Draw]) -> "EmpiricalScores":
         """Add up the scored draws."""
         scored = [(draw, draw.outcome) for draw in draws if isinstance(draw.outcome, Score)]
         correct: dict[int, float] = {}
@@ -56,7 +56,7 @@ def subsample_draws_keeping_best(draws: Sequence[Draw]) -> list[Draw]:
     if len(scored) <= MAX_FITTED_DRAWS:
         return scored
     rows = Counter(draw.proposal.route for draw in scored)
-    ranked = EmpiricalScores.from_draws(scored).rank_routes()
+    ranked = EmpiricalScores.from_scored_draws(scored).rank_routes()
     standard = Route.standard(scored[0].proposal.route.layers)
     kept, room = {standard}, MAX_FITTED_DRAWS - rows[standard]
     # Half of the room is for the best; the other half is spread evenly over the rest, so that bad routes are seen, too.

@@ -284,7 +284,7 @@ class GuidedSearch(PolicySearcherBase):
         """The best routes by their empirical scores, then Thompson samples of the Gaussian process."""
         gp, wanted = self._fitted_gp(state), self.draws_per_round - 1
         assert gp is not None
-        ranked = EmpiricalScores.from_draws(state.draws).rank_routes(_RETRY_PSEUDO_EXAMPLES)
+        ranked = EmpiricalScores.from_scored_draws(state.draws).rank_routes(_RETRY_PSEUDO_EXAMPLES)
         empirical_best = [route for route in ranked if route in pool][: self.settings.n_empirical_best]
         routes = list(pool)
         features = RouteFeatures.from_routes(routes)
@@ -340,7 +340,7 @@ class GuidedSearch(PolicySearcherBase):
         return state.get_or_compute("gp", lambda: self._fit_gp(state, sweeps=0))
 
     def _fit_gp(self, state: GuidedState, *, sweeps: int) -> RouteGP | None:
-        scores = ObservedAccuracies.from_draws(
+        scores = ObservedAccuracies.from_scored_draws(
             self._list_draws_before_confirmation(state), self._standard_proposal.route
         )
         only_standard = len(scores.routes) == 1
@@ -382,7 +382,7 @@ class GuidedSearch(PolicySearcherBase):
         return [draw for draw in state.draws if draw.round < len(self.examples_by_round)]
 
     def _select_finalists(self, state: GuidedState) -> list[Route]:
-        ranked = EmpiricalScores.from_draws(self._list_draws_before_confirmation(state)).rank_routes()
+        ranked = EmpiricalScores.from_scored_draws(self._list_draws_before_confirmation(state)).rank_routes()
         useful = [route for route in ranked if self.decision.can_meet_objective(route)]
         empirical_best = useful[: bool(self.settings.n_empirical_best)]
         return list(

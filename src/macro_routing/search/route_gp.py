@@ -101,7 +101,7 @@ class ObservedAccuracies:
     """Number of examples of each row."""
 
     @classmethod
-    def from_draws(cls, draws: Sequence[Draw], standard: Route) -> "ObservedAccuracies":
+    def from_scored_draws(cls, draws: Sequence[Draw], standard: Route) -> "ObservedAccuracies":
         """The scores of draws, or of a part of them if there are too many; the standard pass is route 0."""
         scored = [
             (draw, draw.outcome) for draw in subsample_draws_keeping_best(draws) if isinstance(draw.outcome, Score)

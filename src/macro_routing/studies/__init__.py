@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from macro_routing.studies.context import RouteWithSearchedTask, StudyContext
     from macro_routing.studies.folder import StudyFolder
     from macro_routing.studies.study_result import StudyResult, write_study_result
-    from macro_routing.studies.task_names import TaskWithAnswerMode
+    from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
 
 __all__ = [
     "RouteWithSearchedTask",
@@ -30,7 +30,7 @@ __getattr__, __dir__ = make_lazy_imports(
         "StudyContext": "context",
         "StudyFolder": "folder",
         "StudyResult": "study_result",
-        "TaskWithAnswerMode": "task_names",
+        "TaskWithAnswerMode": "task_with_answer_mode",
         "write_study_result": "study_result",
     },
 )

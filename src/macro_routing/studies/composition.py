@@ -13,8 +13,8 @@ from macro_routing.errors import RunError
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import format_points, shorten_model_name
 from macro_routing.report.heatmap import Heatmap
-from macro_routing.routes.composition import step_displacements
 from macro_routing.routes.route import Route
+from macro_routing.routes.route_statistics import step_displacements
 from macro_routing.runs import folder as files
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS

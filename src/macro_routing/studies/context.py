@@ -33,7 +33,7 @@ from macro_routing.runs.prepare import (
 from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import Listener
 from macro_routing.studies.folder import RUNS, StudyFolder
-from macro_routing.studies.task_names import TaskWithAnswerMode
+from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
 from macro_routing.tasks.task import Example, Task, fingerprint_examples
 
 _MAX_TITLE = 36

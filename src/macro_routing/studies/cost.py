@@ -17,7 +17,7 @@ from macro_routing.evaluation.work_items import split_into_units
 from macro_routing.report.formatting import format_points, shorten_model_name, use_minus_sign
 from macro_routing.report.interval_chart import OPEN, IntervalRow, draw_intervals
 from macro_routing.routes.route import Route
-from macro_routing.runs.cost import PROMPTS, measure_cost
+from macro_routing.runs.route_cost import PROMPTS, measure_cost
 from macro_routing.studies.context import RouteWithSearchedTask, StudyContext, fingerprint_measurement_inputs
 from macro_routing.studies.paired_comparisons import truncate_route_text
 from macro_routing.studies.settings import CostStudySettings

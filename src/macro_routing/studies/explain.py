@@ -7,13 +7,13 @@ from typing import Any
 
 from macro_routing.report.formatting import format_percent_number, format_points, format_points_interval
 from macro_routing.studies.context import RouteWithSearchedTask, StudyContext
+from macro_routing.studies.droppable_deviations import Deviation, list_route_deviations
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
     compare_scores,
     draw_differences,
     make_corrected_comparison_table,
 )
-from macro_routing.studies.route_deviations import Deviation, list_route_deviations
 from macro_routing.studies.study_result import StudyResult
 from macro_routing.studies.tables import (
     Column,

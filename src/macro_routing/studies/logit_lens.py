@@ -30,7 +30,7 @@ from macro_routing.studies.context import RouteWithSearchedTask, StudyContext, f
 from macro_routing.studies.paired_comparisons import describe_comparison_count, truncate_route_text
 from macro_routing.studies.study_result import StudyResult
 from macro_routing.studies.tables import Column, Row, Table, make_text_column, number_column
-from macro_routing.studies.task_names import TaskWithAnswerMode
+from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
 from macro_routing.tasks.prompts import LIKELIHOOD, REASONING
 from macro_routing.tasks.task import Example
 

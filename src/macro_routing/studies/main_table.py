@@ -45,7 +45,7 @@ from macro_routing.studies.tables import (
     number_column,
     percentage_column,
 )
-from macro_routing.studies.task_names import TaskWithAnswerMode
+from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
 
 STUDY = "main-table"
 STANDARD_NAME = "standard pass"

@@ -12,7 +12,7 @@ from macro_routing.runs.result import STANDARD
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import SeedPairs, make_mean_difference_cells
 from macro_routing.studies.tables import Column
-from macro_routing.studies.task_names import TaskWithAnswerMode
+from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
 
 VariantRuns = Mapping[tuple[TaskWithAnswerMode, int], MethodRun]
 """By task and seed."""

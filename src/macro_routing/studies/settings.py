@@ -11,7 +11,7 @@ from typing import Any
 
 from macro_routing.errors import SettingsError
 from macro_routing.settings import check_integer, check_number, option
-from macro_routing.studies.task_names import TaskWithAnswerMode, parse_task_names
+from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode, parse_task_names
 
 PANEL = "Study"
 _TASK_FIELDS = ("tasks", "out_of_domain")

@@ -10,7 +10,7 @@ from typing import Any
 from macro_routing.engine.batching import Tokens
 from macro_routing.report.formatting import format_percent_number, shorten_model_name
 from macro_routing.routes.route import Route
-from macro_routing.studies import contamination
+from macro_routing.studies import shared_questions
 from macro_routing.studies.context import RouteWithSearchedTask, StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
@@ -38,7 +38,7 @@ from macro_routing.studies.tables import (
     number_column,
     percentage_column,
 )
-from macro_routing.studies.task_names import TaskWithAnswerMode
+from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
 from macro_routing.tasks.task import Example
 
 STUDY = "side-effects"
@@ -62,14 +62,14 @@ def run_side_effects(
         source = QUESTIONS
     windows = split_windows(context.frozen_model, texts, settings.windows)
     perplexity = {"source": source, **_measure_perplexity(context, route, windows)}
-    compared = [row for row in rows if not row[contamination.KEY]]
+    compared = [row for row in rows if not row[shared_questions.KEY]]
     worse = [row["task"] for row in select_significantly_worse_rows(compared)]
     change = describe_perplexity(perplexity)
     headline = (
         f"Worse on {len(worse)} of {len(compared)} tasks ({', '.join(worse) or 'none'}; p < 0.05, corrected);"
         f" {change} on {source}."
     )
-    note = f"Test examples of every task with seed {subject.seed}. {contamination.NOTE}"
+    note = f"Test examples of every task with seed {subject.seed}. {shared_questions.NOTE}"
     table = make_corrected_comparison_table(f"{route} on other tasks", _COLUMNS, rows, note)
     measured = [perplexity] if perplexity["windows"] else []
     text_table = Table(
@@ -92,11 +92,11 @@ def _compare_route_on_task(
 ) -> dict[str, Any]:
     scored = context.score_routes(f"on-{task}", task, subject.seed, {"route": subject.route})["routes"]
     standard, routed = scored["standard"], scored["route"]
-    shared = contamination.find_contaminating_search_tasks(task, [subject.task]) if subject.has_source else ""
+    shared = shared_questions.find_contaminating_search_tasks(task, [subject.task]) if subject.has_source else ""
     return {
         "task": str(task),
         "searched": subject.was_searched_on_task(task),
-        contamination.KEY: shared,
+        shared_questions.KEY: shared,
         "standard": statistics.mean(standard["correct"]),
         "accuracy": statistics.mean(routed["correct"]),
         "standard_truncated": statistics.mean(standard["truncated"]),
@@ -134,7 +134,7 @@ _COLUMNS = [
     number_column("fixed", "fixed"),
     number_column("broken", "broken"),
     number_column("n", "n"),
-    contamination.COLUMN,
+    shared_questions.COLUMN,
     Column("truncated, standard / route, %", _format_truncation),
 ]
 _PERPLEXITY_COLUMNS = [

@@ -8,7 +8,7 @@ from macro_routing.errors import SettingsError
 from macro_routing.report.formatting import shorten_model_name
 from macro_routing.report.heatmap import Heatmap
 from macro_routing.routes.route import Route
-from macro_routing.studies import contamination
+from macro_routing.studies import shared_questions
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
@@ -21,7 +21,7 @@ from macro_routing.studies.paired_comparisons import (
 from macro_routing.studies.settings import TransferSettings
 from macro_routing.studies.study_result import StudyResult
 from macro_routing.studies.tables import Row, difference_columns, make_text_column, number_column, percentage_column
-from macro_routing.studies.task_names import TaskWithAnswerMode
+from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
 
 STUDY = "transfer"
 _COLUMNS = [
@@ -31,7 +31,7 @@ _COLUMNS = [
     percentage_column("route, %", "accuracy"),
     *difference_columns(),
     number_column("n", "n"),
-    contamination.COLUMN,
+    shared_questions.COLUMN,
     make_text_column("route", "route", is_code=True),
 ]
 
@@ -56,7 +56,7 @@ def run_transfer(context: StudyContext, settings: TransferSettings) -> StudyResu
         f" task are that task's own (seed {seed})."
     )
     table = make_corrected_comparison_table(
-        "Transfer of routes between tasks", _COLUMNS, rows, note, contamination.NOTE
+        "Transfer of routes between tasks", _COLUMNS, rows, note, shared_questions.NOTE
     )
     title = f"Routes on other tasks ({shorten_model_name(context.base.model)}): points against the standard pass"
     figure = _make_transfer_heatmap(rows, routes).draw_figure(STUDY, title)
@@ -74,7 +74,7 @@ def _compare_transfer(
         "route": routed["route"],
         "standard": statistics.mean(standard["correct"]),
         "accuracy": statistics.mean(routed["correct"]),
-        contamination.KEY: contamination.find_contaminating_search_tasks(target, [source]),
+        shared_questions.KEY: shared_questions.find_contaminating_search_tasks(target, [source]),
         **compare_scores(standard, routed),
     }
 
@@ -98,7 +98,7 @@ def _make_transfer_heatmap(rows: Sequence[Row], routes: Mapping[str, Route]) -> 
 
 def _summarize_transfer(rows: Sequence[Row]) -> str:
     other = [row for row in rows if row["source"] != row["target"]]
-    compared = [row for row in other if row["p"] is not None and not row[contamination.KEY]]
+    compared = [row for row in other if row["p"] is not None and not row[shared_questions.KEY]]
     if not compared:
         return "Every route that was found is the standard pass, or its tasks share questions: nothing is transferred."
     gains, losses = select_significant_gains(compared), select_significantly_worse_rows(compared)

@@ -49,14 +49,14 @@ class PromptBatch:
     first_sequence: int
 
     @property
-    def prompt_length(self) -> int:
+    def padded_prompt_length(self) -> int:
         """Tokens of a prompt, with padding."""
         return max(map(len, self.prompts))
 
     @property
     def tokens_per_cache_region(self) -> int:
         """Tokens of one step of one sequence."""
-        return self.prompt_length + self.new_tokens
+        return self.padded_prompt_length + self.new_tokens
 
     def route_cache_start(self, index: int) -> int:
         """First token of a route's regions; the index after the last route gives the start of the next batch."""

@@ -33,7 +33,7 @@ from macro_routing.engine.generation import GenerationRequest, SequenceStageTrac
 from macro_routing.engine.layer_schedule import LayerSchedule, schedule_layer_calls
 from macro_routing.engine.memory import CACHE_SHARE, cache_bytes_per_token, free_memory_bytes
 from macro_routing.errors import ModelError
-from macro_routing.models.decoder import get_decoder
+from macro_routing.models.find_decoder import get_decoder
 from macro_routing.routes.route import Route
 
 _TOKENS_AHEAD = 8

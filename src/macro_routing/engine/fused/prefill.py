@@ -46,31 +46,33 @@ def _prefill_over_prefix_tree(model: Any, runner: ModelRunner, batch: PromptBatc
         sequences = batch.sequences_of_route(finished.route_index)
         tokens[sequences] = _predict_tokens(model, finished.states[-1])
         runner.start[sequences] = (mask == 0).sum(dim=1).to(torch.int32)
-        runner.position[sequences] = batch.prompt_length - 1
+        runner.position[sequences] = batch.padded_prompt_length - 1
         _copy_prompt_cache_to_route(runner, batch, finished, token_order)
 
 
 def _prefill_mixed_routes(model: Any, runner: ModelRunner, plan: BatchPlan, tokens: torch.Tensor) -> None:
     """Prefill groups with one route each: prompts with different routes run together."""
     all_rows = [(batch, row) for batch in plan.batches for row in range(len(batch.prompts))]
-    for indices in batch_by_length([batch.prompt_length for batch, _ in all_rows], MAX_PREFILL_TOKENS):
+    for indices in batch_by_length([batch.padded_prompt_length for batch, _ in all_rows], MAX_PREFILL_TOKENS):
         rows = [all_rows[index] for index in indices]
         # As long as in the cache: the longest prompt of a batch may be prefilled at another time than this one.
-        length = max(batch.prompt_length for batch, _ in rows)
+        length = max(batch.padded_prompt_length for batch, _ in rows)
         ids, mask = pad_left([batch.prompts[row] for batch, row in rows], tokens.device, min_length=length)
 
-        def copy_cache(call: LayerCall, cache_layer: Any, rows: list[tuple[PromptBatch, int]] = rows) -> None:
+        def copy_prefill_cache(call: LayerCall, cache_layer: Any, rows: list[tuple[PromptBatch, int]] = rows) -> None:
             _copy_call_cache_to_regions(
                 runner, [(*rows[route_step.route], route_step.step) for route_step in call.steps], cache_layer
             )
 
         routes = [batch.routes[0] for batch, _ in rows]
         (states,) = RoutePerRowForward(model, [ForwardTokenChunk(ids, mask)]).compute_final_hidden_states(
-            routes, copy_cache
+            routes, copy_prefill_cache
         )
         sequences = torch.tensor([batch.first_sequence + row for batch, row in rows], device=tokens.device)
         tokens[sequences] = _predict_tokens(model, states)
-        lengths = [(batch.prompt_length, batch.prompt_length - len(batch.prompts[row])) for batch, row in rows]
+        lengths = [
+            (batch.padded_prompt_length, batch.padded_prompt_length - len(batch.prompts[row])) for batch, row in rows
+        ]
         prompt_length, padding = torch.tensor(lengths, dtype=torch.int32, device=tokens.device).unbind(1)
         runner.start[sequences], runner.position[sequences] = padding, prompt_length - 1
 
@@ -107,7 +109,7 @@ def _copy_call_cache_to_regions(
             for batch, row, step in steps
         ]
     )
-    lengths = np.array([batch.prompt_length for batch, _, _ in steps])
+    lengths = np.array([batch.padded_prompt_length for batch, _, _ in steps])
     # Token by token: its row, its column in the cache layer (rows are aligned at the end), its place in the cache.
     row, offset = enumerate_within_groups(lengths)
     places = np.stack([row, cache_layer.keys.shape[2] - lengths[row] + offset, region_starts[row] + offset])

@@ -9,7 +9,7 @@ from torch import nn
 
 from macro_routing.engine.generation import DecodingStage
 from macro_routing.engine.shared_forward import get_cache_layer_templates
-from macro_routing.models.decoder import get_decoder
+from macro_routing.models.find_decoder import get_decoder
 from macro_routing.models.support import get_text_config
 
 SUPPORTED_MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from macro_routing.models.decoder import get_decoder
+from macro_routing.models.find_decoder import get_decoder
 
 
 @dataclass(frozen=True, eq=False)

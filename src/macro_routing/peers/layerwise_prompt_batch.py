@@ -7,7 +7,7 @@ import torch
 
 from macro_routing.engine.batching import Tokens, batch_by_length, compute_position_ids, pad_left
 from macro_routing.errors import ModelError
-from macro_routing.models.decoder import get_decoder
+from macro_routing.models.find_decoder import get_decoder
 from macro_routing.models.hidden_states import compute_layer_keyword_arguments
 
 _BATCH_TOKENS = {"cpu": 8_192, "cuda": 16_384}

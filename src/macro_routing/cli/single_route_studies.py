@@ -17,7 +17,7 @@ from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.routes.route_file import is_route_file_text, parse_route_file
 from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.studies.settings import CostStudySettings, DepthTradeoffSettings, SideEffectsSettings
-from macro_routing.studies.task_names import TaskWithAnswerMode, check_distinct_tasks
+from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode, check_distinct_tasks
 from macro_routing.tasks import MODES, list_task_names
 
 RunRouteStudy = Callable[["studies.StudyContext", "studies.RouteWithSearchedTask", Any], "studies.StudyResult"]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from macro_routing.errors import SettingsError
 from macro_routing.studies.tables import make_text_column
-from macro_routing.studies.task_names import TaskWithAnswerMode
+from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
 from macro_routing.tasks.benchmarks import list_contaminating_tasks, list_contamination_warnings
 
 KEY = "shares_questions"

@@ -10,7 +10,7 @@ from macro_routing.runs import folder as run_files
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.prepare import check_run_inputs_unchanged, check_same_settings, prepare_run
 from macro_routing.runs.result import read_result
-from macro_routing.studies import contamination
+from macro_routing.studies import shared_questions
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import (
     SeedPairs,
@@ -24,7 +24,7 @@ from macro_routing.studies.pooled_task import POOL, make_pooled_task, with_multi
 from macro_routing.studies.settings import OneRouteForAllTasksSettings
 from macro_routing.studies.study_result import StudyResult
 from macro_routing.studies.tables import Row, difference_columns, make_text_column, number_column, percentage_column
-from macro_routing.studies.task_names import TaskWithAnswerMode
+from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
 from macro_routing.tasks.prompts import DIRECT
 
 STUDY = "one-route"
@@ -36,7 +36,7 @@ _COLUMNS = [
     percentage_column("one route, %", "accuracy"),
     *difference_columns(),
     number_column("n", "n"),
-    contamination.COLUMN,
+    shared_questions.COLUMN,
 ]
 
 
@@ -44,7 +44,7 @@ def run_one_route_for_all_tasks_study(context: StudyContext, settings: OneRouteF
     """Search one route on the pooled training examples, then test it on every task by itself."""
     inside, seed = settings.task_names, settings.seed
     context.require_route_method()
-    contamination.check_pooled_tasks_overlap(inside)
+    shared_questions.check_pooled_tasks_overlap(inside)
     route = _search_pooled_task(context, inside, seed)
     rows: list[dict[str, Any]] = []
     correct: dict[tuple[str, str], SeedPairs] = {}
@@ -62,7 +62,7 @@ def run_one_route_for_all_tasks_study(context: StudyContext, settings: OneRouteF
                     "task": str(task),
                     "standard": statistics.mean(standard["correct"]),
                     "accuracy": statistics.mean(routed["correct"]),
-                    contamination.KEY: contamination.find_contaminating_search_tasks(task, inside),
+                    shared_questions.KEY: shared_questions.find_contaminating_search_tasks(task, inside),
                     **compare_scores(standard, routed),
                 }
             )
@@ -74,7 +74,7 @@ def run_one_route_for_all_tasks_study(context: StudyContext, settings: OneRouteF
         f"The route `{route}` was searched and chosen on the pooled training and validation examples of"
         f" {', '.join(map(str, inside))}, seed {seed}. Means over tasks are unweighted."
     )
-    table = make_corrected_comparison_table("One model, one route", _COLUMNS, rows, note, contamination.NOTE)
+    table = make_corrected_comparison_table("One model, one route", _COLUMNS, rows, note, shared_questions.NOTE)
     title = f"One route for {context.describe_model_and_tasks(inside)}: difference to the standard pass, 95 % intervals"
     figure = draw_differences(STUDY, title, [(f"{row['domain']}: {row['task']}", row) for row in rows], route)
     return StudyResult(STUDY, _describe_mean_gains_by_domain(route, rows), table, [figure], {"route": str(route)})
@@ -114,7 +114,7 @@ def make_domain_mean_rows(
     domain: str, rows: Sequence[Row], correct: Mapping[tuple[str, str], SeedPairs]
 ) -> list[dict[str, Any]]:
     """A row with the mean over a domain's tasks that share no questions with the pool; none if there are none."""
-    clean_rows = [row for row in rows if row["domain"] == domain and not row[contamination.KEY]]
+    clean_rows = [row for row in rows if row["domain"] == domain and not row[shared_questions.KEY]]
     if not clean_rows:
         return []
     mean = {
