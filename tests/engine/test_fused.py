@@ -197,8 +197,8 @@ def test_rows_assigned_at_once_equal_rows_assigned_one_by_one(routes, data):
     actual = assign_rows_to_sequences(schedule, table, active, max_rows)
     calls, indices, coefficients = _assign_one_by_one(schedule, table, active, max_rows)
     assert [call.layer for call in actual.calls] == [call.layer for call in calls]
-    assert np.array_equal(actual.step_and_slot_indices, indices)
-    assert np.array_equal(actual.add_coefficients, coefficients)
+    assert np.array_equal(actual.indices, indices)
+    assert np.array_equal(actual.coefficients, coefficients)
     assert actual.num_sequences == active.sum()
 
 
