@@ -18,7 +18,11 @@ from macro_routing.errors import SettingsError
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.route_edits import list_edits_of_standard_pass, list_single_move_edits, program_from_edits
+from macro_routing.search.route_edits import (
+    list_edits_of_standard_pass,
+    list_edits_of_standard_pass_without_adds,
+    program_from_edits,
+)
 from macro_routing.search.rys import list_blocks, make_route_repeating_block
 
 FORMAT = "macro-landscape-1"
@@ -133,7 +137,10 @@ class ChoiceScores:
 def list_routes_to_record(space: RouteSpace, two_edits: int, seed: int) -> list[Route]:
     """The standard pass, all single moves and adds in place, all blocks that fit, and random routes of two edits."""
     adds = [edit for edit in list_edits_of_standard_pass(space) if space.action_lookbacks[edit.action]]
-    chosen = [*list_single_move_edits(space), *(edit for edit in adds if space.action_displacements[edit.action] == 1)]
+    chosen = [
+        *list_edits_of_standard_pass_without_adds(space),
+        *(edit for edit in adds if space.action_displacements[edit.action] == 1),
+    ]
     spare = space.max_length - space.layers
     blocks = list_blocks(space.layers, max_span=spare) if spare else []
     routes = dict.fromkeys([Route.standard(space.layers), *(_expand_edits(space, [edit]) for edit in chosen)])

@@ -11,7 +11,7 @@ from macro_routing.routes.space import RouteSpace
 from macro_routing.search.route_edits import (
     ProgramEdit,
     list_edits_of_standard_pass,
-    list_single_move_edits,
+    list_edits_of_standard_pass_without_adds,
     program_from_edits,
 )
 
@@ -84,4 +84,4 @@ def _draw_target(seed: int, edits: int, kind: str) -> tuple[Route, int]:
 @lru_cache(maxsize=1)
 def _single_edits_by_kind() -> tuple[list[ProgramEdit], list[ProgramEdit]]:
     adds = [edit for edit in list_edits_of_standard_pass(SPACE) if edit.action >= SPACE.move_action_count]
-    return list_single_move_edits(SPACE), adds
+    return list_edits_of_standard_pass_without_adds(SPACE), adds

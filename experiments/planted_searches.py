@@ -69,7 +69,7 @@ PARTS = {
     "like routes, nothing else": make_guided(kernel="similarity"),
     "every route alone": make_guided(kernel="independent"),
     "without routes kept for their own scores": make_guided(n_empirical_best=0),
-    "twice the rounds": make_guided(rounds=20),
+    "twice the rounds": make_guided(iterations=20),
     "one finalist": make_guided(finalists=1),
     "confirmed on a fifth": make_guided(holdout=0.2),
 }
@@ -79,8 +79,8 @@ QUICK_MACRO = MacroSettings(
 )
 QUICK_METHODS = {
     "guided": lambda seed: GuidedSearch(SPACE, QUICK_TRAINING, QUICK_BUDGET, GuidedSettings(draws=16), seed),
-    "guided, three rounds": lambda seed: GuidedSearch(
-        SPACE, QUICK_TRAINING, QUICK_BUDGET, GuidedSettings(draws=16, rounds=3), seed
+    "guided, four rounds": lambda seed: GuidedSearch(
+        SPACE, QUICK_TRAINING, QUICK_BUDGET, GuidedSettings(draws=16, iterations=4), seed
     ),
     "macro, few deviations": lambda seed: MacroSearch(SPACE, QUICK_TRAINING, QUICK_MACRO, seed),
     "rys": lambda seed: BlockSweep(SPACE.layers, QUICK_TRAINING, QUICK_BUDGET, BlockSweepSettings(), seed),

@@ -28,7 +28,7 @@ class RouteError(MacroError):
     """A route does not fit the model; names the step and the rule it breaks."""
 
 
-class SpaceError(RouteError):
+class RouteOutsideSpaceError(RouteError):
     """A route is sound but outside MACRO's route space; names the step and the rule it breaks."""
 
 

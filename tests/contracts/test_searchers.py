@@ -17,7 +17,7 @@ SETTINGS = {
     "macro": {"iterations": 5, "draws": 8, "elite": 3},
     "macro-restarts": {"iterations": 5, "draws": 8, "elite": 3},
     "random": {"iterations": 5, "draws": 8},
-    "guided": {"rounds": 4, "draws": 20},
+    "guided": {"iterations": 4, "draws": 20},
     "rys-beam": {"beam_width": 3, "max_span": 3},
     "rys-surrogate": {"rounds": 3, "proposals": 8, "pool_size": 60},
     "drllm": {"simulations": 6},

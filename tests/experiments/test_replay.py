@@ -24,7 +24,7 @@ def landscape():
 def guided(landscape):
     inside = frozenset(route for route in landscape.routes if route.length <= SPACE.max_length and _fits(route))
     return lambda examples, budget, seed: GuidedSearch(
-        SPACE, examples, budget, GuidedSettings(rounds=5, draws=20), seed, allowed_routes=inside
+        SPACE, examples, budget, GuidedSettings(iterations=5, draws=20), seed, allowed_routes=inside
     )
 
 

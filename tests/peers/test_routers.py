@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from macro_routing.errors import ModelError, RouteError, SettingsError, SpaceError
+from macro_routing.errors import ModelError, RouteError, RouteOutsideSpaceError, SettingsError
 from macro_routing.models import apply_lm_head, apply_route, collect_hidden_states, freeze_model
 from macro_routing.models.find_decoder import get_decoder
 from macro_routing.peers.layer_router import LayerRouters, run_prompts_deciding_layer_counts, train_layer_routers
 from macro_routing.peers.layerwise_prompt_batch import PaddedPromptBatch
-from macro_routing.peers.program_router import ProgramRouters, roll_out_program_actions, train_program_routers
+from macro_routing.peers.program_router import ProgramRouters, choose_actions_while_prompts_run, train_program_routers
 from macro_routing.peers.router_network import StackedRouters, pool_windows
 from macro_routing.peers.router_settings import RouterSettings
 from macro_routing.peers.router_training import (
@@ -497,7 +497,7 @@ def test_a_program_router_sees_the_state_of_its_own_program(name):
         seen.update({(place, applied): state for place, state in zip(places, states, strict=True)})
         return [labels[place][applied - 1] for place in places]
 
-    assert roll_out_program_actions(frozen, space, prompts, follow) == labels
+    assert choose_actions_while_prompts_run(frozen, space, prompts, follow) == labels
     for place, (prompt, program) in enumerate(zip(prompts, programs, strict=True)):
         states = collect_hidden_states(apply_route(frozen.model, program.to_route(LAYERS)), torch.tensor([prompt]))
         for applied in range(1, len(program.steps) + 1):
@@ -568,7 +568,7 @@ def test_a_program_of_the_greatest_length_has_no_router_for_its_forced_end(froze
 
 
 def test_programs_outside_the_space_are_rejected(frozen):
-    with pytest.raises(SpaceError, match="radius"):
+    with pytest.raises(RouteOutsideSpaceError, match="radius"):
         train_program_routers(frozen, SPACE, [(5, 6)], [parse_program("L0 L5 RJ")], QUICK, 0)
     with pytest.raises(SettingsError, match="for 4 layers"):
         train_program_routers(frozen, RouteSpace(4), [(5, 6)], [parse_program("L0 RJ")], QUICK, 0)

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from macro_routing.report.heatmap import Heatmap
-from macro_routing.report.line_chart import Axis, ChartPoint, LineSeries, draw_line_chart
+from macro_routing.report.line_chart import AxisLabels, ChartPoint, LineSeries, draw_line_chart
 
 HOSTILE = "<script>&\"'"
 
@@ -56,7 +56,9 @@ def line(name, values, **changes):
 
 
 def test_lines_lie_within_the_axes_and_higher_values_higher():
-    figure = draw_line_chart("l", "Lines", [line("one", [1, 5, 3]), line("two", [-4, 0, 2])], Axis("x"), Axis("y"))
+    figure = draw_line_chart(
+        "l", "Lines", [line("one", [1, 5, 3]), line("two", [-4, 0, 2])], AxisLabels("x"), AxisLabels("y")
+    )
     text = figure.to_svg().split("</style>")[1]
     first, second = (
         [tuple(map(float, pair.split(","))) for pair in points.split()]
@@ -73,8 +75,8 @@ def test_lines_lie_within_the_axes_and_higher_values_higher():
 @pytest.mark.parametrize("values", [[2.0], [2.0, 2.0, 2.0]])
 def test_a_single_value_can_be_drawn(values):
     bars = line("one", values, has_bars=True)
-    named = Axis("x", names=[(float(place), str(place)) for place in range(len(values))])
-    text = draw_line_chart("l", "t", [bars], named, Axis("y"), level=(1.0, "standard")).to_svg()
+    named = AxisLabels("x", names=[(float(place), str(place)) for place in range(len(values))])
+    text = draw_line_chart("l", "t", [bars], named, AxisLabels("y"), level=(1.0, "standard")).to_svg()
     assert "nan" not in text.lower().split("</style>")[1]
     assert "standard" in text
 

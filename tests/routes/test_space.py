@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from macro_routing.errors import SettingsError, SpaceError
+from macro_routing.errors import RouteOutsideSpaceError, SettingsError
 from macro_routing.routes import RouteSpace, parse_program
 
 
@@ -50,7 +50,9 @@ def test_default_length_is_twelve_more():
 def test_the_rejoined_route_always_fits():
     space = RouteSpace(4, max_length=5, radius=2, window=0)
     space.check_route(parse_program("L0 L0 RJ"))
-    with pytest.raises(SpaceError, match=r"step 3 \(L0\) makes the route at least 6 long, but max_length is 5"):
+    with pytest.raises(
+        RouteOutsideSpaceError, match=r"step 3 \(L0\) makes the route at least 6 long, but max_length is 5"
+    ):
         space.check_route(parse_program("L0 L0 L0 RJ"))
 
 
@@ -67,7 +69,7 @@ def test_the_rejoined_route_always_fits():
     ],
 )
 def test_programs_outside_name_step_and_rule(text, rule):
-    with pytest.raises(SpaceError, match=rule):
+    with pytest.raises(RouteOutsideSpaceError, match=rule):
         RouteSpace(28, max_length=40).check_route(parse_program(text))
 
 

@@ -6,7 +6,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from macro_routing.models.frozen import freeze_model
-from macro_routing.tasks import GRADERS, Example, PromptTexts, Task
+from macro_routing.tasks import GRADERS, Example, PromptTemplates, Task
 from tests.models.tiny import VOCABULARY, tiny_model
 
 WORDS = [f"w{number}" for number in range(VOCABULARY - 10)]
@@ -44,7 +44,7 @@ def _example(number):
 def small_task(name="small", offset=0):
     pools = {"train": range(260), "test": range(300, 360)}
     examples = {split: tuple(_example(offset + number) for number in numbers) for split, numbers in pools.items()}
-    return Task(name, "choice", GRADERS["letter"], PromptTexts(), None, examples)
+    return Task(name, "choice", GRADERS["letter"], PromptTemplates(), None, examples)
 
 
 def write_task_file(path, count=200):

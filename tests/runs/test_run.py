@@ -84,7 +84,7 @@ def test_a_run_writes_all_it_promises(frozen, tmp_path):
     assert not list(folder.rglob("*.unfinished"))
 
 
-GUIDED = CONFIG.with_changes(method="guided", search={"rounds": 3, "draws": 12, "holdout": 0.5}, budget=600)
+GUIDED = CONFIG.with_changes(method="guided", search={"iterations": 3, "draws": 12, "holdout": 0.5}, budget=600)
 
 
 def test_a_run_that_is_over_holds_its_store_no_longer(frozen, tmp_path):
@@ -488,7 +488,7 @@ class _GivesUp(Evaluator):
         fields = {field.name: getattr(evaluator, field.name) for field in dataclasses.fields(Evaluator)}
         return cls(**fields, route=route, examples=frozenset(examples))
 
-    def _run_items(self, items):
+    def _score_work_items(self, items):
         self.report("memory ran out")
         for item in items:
             for part in item.split_by_route():

@@ -4,13 +4,13 @@ from collections import Counter
 import pytest
 
 from experiments.planted_family import BUDGET, SPACE, TRAINING, VALIDATION, make_problem
-from macro_routing.errors import SettingsError, SpaceError
+from macro_routing.errors import RouteOutsideSpaceError, SettingsError
 from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import GuidedSearch, GuidedSettings, Score, ScoringFailure
 from macro_routing.search.decision_settings import DecisionSettings
 from macro_routing.search.empirical_scores import MAX_FITTED_DRAWS, subsample_draws_keeping_best
-from macro_routing.search.route_edits import list_single_move_edits, program_from_edits
+from macro_routing.search.route_edits import list_edits_of_standard_pass_without_adds, program_from_edits
 from macro_routing.search.searcher import Draw, Proposal
 
 SMALL = RouteSpace(8, max_length=12)
@@ -93,7 +93,7 @@ def test_it_finds_a_single_move_that_pays():
     target = parse_route("L0-L14 L11 RJ", 28)
     problem = PlantedProblem(target, base=0.02, peak=0.45, reach=10, seed=5)
     solution = solve_planted(
-        GuidedSearch(SPACE, TRAINING, 20_000, GuidedSettings(rounds=8), 5),
+        GuidedSearch(SPACE, TRAINING, 20_000, GuidedSettings(iterations=8), 5),
         problem,
         training=TRAINING,
         validation=VALIDATION,
@@ -136,7 +136,7 @@ def test_longer_routes_are_paid_for():
 
 def test_with_nothing_to_find_it_returns_the_standard_pass():
     for seed in range(3):
-        searcher = GuidedSearch(SPACE, 400, 6000, GuidedSettings(rounds=4, draws=24), seed)
+        searcher = GuidedSearch(SPACE, 400, 6000, GuidedSettings(iterations=4, draws=24), seed)
         solution = solve_planted(
             searcher, make_problem(seed, nothing=True).problem, training=400, validation=VALIDATION
         )
@@ -201,7 +201,7 @@ def test_the_family_is_the_protocols():
 
 
 def test_settings_are_checked_by_name():
-    wrong = {"rounds": 0, "draws": 2, "holdout": 0.95, "finalists": 0, "policy_weight": -1}
+    wrong = {"iterations": 0, "draws": 2, "holdout": 0.95, "finalists": 0, "policy_weight": -1}
     for name, value in wrong.items():
         with pytest.raises(SettingsError, match=name):
             GuidedSettings(**{name: value})
@@ -231,14 +231,14 @@ def test_more_budget_than_routes_can_use_is_not_spent(examples, budget):
 
 
 def test_routes_outside_the_space_cannot_be_among_the_allowed():
-    with pytest.raises(SpaceError):
+    with pytest.raises(RouteOutsideSpaceError):
         GuidedSearch(SMALL, 40, 4000, allowed_routes=frozenset([parse_route("L0-L7 L0-L7 RJ", 8)]))
 
 
 def test_too_many_scores_are_thinned_by_route():
     routes = [
         Route.standard(8),
-        *{program_from_edits(SMALL, [move]).to_route(8) for move in list_single_move_edits(SMALL)},
+        *{program_from_edits(SMALL, [move]).to_route(8) for move in list_edits_of_standard_pass_without_adds(SMALL)},
     ]
     draws = [
         Draw(number, Proposal(route), Score(min(40, index), 40))

@@ -6,7 +6,7 @@ from macro_routing.search.route_edits import (
     ProgramEdit,
     extract_program_edits,
     list_edits_of_standard_pass,
-    list_single_move_edits,
+    list_edits_of_standard_pass_without_adds,
     program_from_edits,
 )
 from tests.strategies import small_spaces
@@ -22,7 +22,7 @@ def test_every_single_edit_is_one_deviation_and_they_are_all_different():
     assert len(routes) == len(edits)
     assert not any(route.is_standard for route in routes)
     adds = [edit for edit in edits if edit.action > SPACE.rejoin_action]
-    assert len(list_single_move_edits(SPACE)) + len(adds) == len(edits)
+    assert len(list_edits_of_standard_pass_without_adds(SPACE)) + len(adds) == len(edits)
     plain_adds = [edit for edit in adds if SPACE.action_displacements[edit.action] == 1]
     assert all(program_from_edits(SPACE, [edit]).to_route(28).length == 28 for edit in plain_adds)
 

@@ -17,8 +17,8 @@ from macro_routing.search.rys import (
     BlockSweepSettings,
     RepeatCountSettings,
     RepeatCountSweep,
-    SurrogateSearch,
-    SurrogateSettings,
+    RYSSurrogateSearch,
+    RYSSurrogateSettings,
     count_possible_blocks,
     find_repeated_block,
     find_repeated_blocks,
@@ -31,15 +31,15 @@ from macro_routing.search.rys import (
 )
 from tests.strategies import programs
 
-SMALL_SURROGATE = SurrogateSettings(rounds=3, proposals=6, pool_size=30)
+SMALL_SURROGATE = RYSSurrogateSettings(rounds=3, proposals=6, pool_size=30)
 SEARCHES = {
     "sweep": lambda budget, **more: BlockSweep(6, 50, budget, **more),
     "sweep of short blocks": lambda budget, **more: BlockSweep(6, 50, budget, BlockSweepSettings(2, 3), **more),
     "counts": lambda budget, **more: RepeatCountSweep(6, 50, budget, RepeatCountSettings(max_repeats=4), **more),
     "beam": lambda budget, **more: BlockBeamSearch(6, 50, budget, BlockBeamSettings(beam_width=3, max_span=2), **more),
     "deep beam": lambda budget, **more: BlockBeamSearch(4, 50, budget, BlockBeamSettings(50, 9, max_span=0), **more),
-    "surrogate": lambda budget, **more: SurrogateSearch(6, 50, budget, SMALL_SURROGATE, **more),
-    "surrogate of few vectors": lambda budget, **more: SurrogateSearch(2, 50, budget, SMALL_SURROGATE, **more),
+    "surrogate": lambda budget, **more: RYSSurrogateSearch(6, 50, budget, SMALL_SURROGATE, **more),
+    "surrogate of few vectors": lambda budget, **more: RYSSurrogateSearch(2, 50, budget, SMALL_SURROGATE, **more),
 }
 every_search = pytest.mark.parametrize("make", SEARCHES.values(), ids=SEARCHES)
 
@@ -244,10 +244,10 @@ def test_the_final_set_is_the_best_by_score_or_anchored():
         (BlockBeamSettings, {"beam_width": 0}, "beam_width"),
         (BlockBeamSettings, {"beam_depth": 0}, "beam_depth"),
         (BlockBeamSettings, {"max_span": -1}, "max_span"),
-        (SurrogateSettings, {"rounds": 0}, "rounds"),
-        (SurrogateSettings, {"proposals": 0}, "proposals"),
-        (SurrogateSettings, {"max_repeats": 1}, "max_repeats"),
-        (SurrogateSettings, {"pool_size": 39}, "pool_size"),
+        (RYSSurrogateSettings, {"rounds": 0}, "rounds"),
+        (RYSSurrogateSettings, {"proposals": 0}, "proposals"),
+        (RYSSurrogateSettings, {"max_repeats": 1}, "max_repeats"),
+        (RYSSurrogateSettings, {"pool_size": 39}, "pool_size"),
     ],
 )
 def test_impossible_settings_are_rejected_by_name(kind, settings, named):
@@ -318,7 +318,7 @@ def test_the_surrogate_leads_to_better_vectors():
         share = 0.5 + worth @ (np.array(repeat_counts_from_route(route)) - 1)
         return Score(float(np.clip(share, 0, 1)) * total, total)
 
-    search = SurrogateSearch(12, 10, 10_000, SurrogateSettings(rounds=4, proposals=20, pool_size=200))
+    search = RYSSurrogateSearch(12, 10, 10_000, RYSSurrogateSettings(rounds=4, proposals=20, pool_size=200))
     _, state = _rounds(search, additive)
     means = [np.mean([draw.outcome.accuracy for draw in state.draws if draw.round == number]) for number in range(4)]
     assert min(means[1:]) > means[0] + 0.1
@@ -337,5 +337,5 @@ def test_random_counts_repeat_a_few_layers_or_one_block():
 def test_a_missing_scikit_learn_is_named_before_anything_is_spent(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
     with pytest.raises(SettingsError, match=r"scikit-learn: pip install 'macro-routing\[peers\]'"):
-        SurrogateSearch(6, 50, 10_000, SMALL_SURROGATE).make_initial_state()
-    assert SurrogateSearch(6, 50, 10_000, SurrogateSettings(rounds=1)).make_initial_state().rounds == 0
+        RYSSurrogateSearch(6, 50, 10_000, SMALL_SURROGATE).make_initial_state()
+    assert RYSSurrogateSearch(6, 50, 10_000, RYSSurrogateSettings(rounds=1)).make_initial_state().rounds == 0

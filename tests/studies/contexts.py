@@ -7,7 +7,7 @@ from macro_routing.studies.context import StudyContext
 from macro_routing.studies.folder import StudyFolder
 from macro_routing.studies.study_result import write_study_result
 from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
-from macro_routing.tasks import GRADERS, Example, PromptTexts, Task
+from macro_routing.tasks import GRADERS, Example, PromptTemplates, Task
 from tests.runs.small import WORDS, small_frozen, small_task
 
 BASE = make_run_config(
@@ -32,7 +32,7 @@ def written_task():
         )
 
     pools = {"train": examples(range(230)), "test": examples(range(300, 340))}
-    return Task("written", "text", GRADERS["text"], PromptTexts(), None, pools)
+    return Task("written", "text", GRADERS["text"], PromptTemplates(), None, pools)
 
 
 def small_context(path, frozen=None, study="any", settings=None, **changes):

@@ -9,7 +9,7 @@ from macro_routing.studies.composition import (
     FoundRoute,
     find_finished_runs,
     run_route_composition_study,
-    tabulate_route_shares_by_applications,
+    tabulate_route_shares_by_layer_and_count,
 )
 from tests.studies.contexts import SMALL, check_written_files, small_context
 
@@ -25,7 +25,7 @@ def test_composition(tmp_path, frozen):
     routes = [one.route for one in found]
     assert row["adds"] == pytest.approx(np.mean([route.has_adds for route in routes]))
     assert row["length_change"] == pytest.approx(np.mean([route.length for route in routes]) / frozen.layers - 1)
-    shares = np.array(tabulate_route_shares_by_applications(routes))
+    shares = np.array(tabulate_route_shares_by_layer_and_count(routes))
     assert shares.sum(axis=0) == pytest.approx(np.ones(frozen.layers))  # every layer is applied some number of times
     check_written_files(context, study)
     with pytest.raises(RunError, match="holds no finished run"):

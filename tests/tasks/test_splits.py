@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from macro_routing.errors import TaskError
-from macro_routing.tasks import GRADERS, Example, PromptTexts, Task, make_splits
+from macro_routing.tasks import GRADERS, Example, PromptTemplates, Task, make_splits
 from macro_routing.tasks.splits import count_repeated_questions
 
 
 def _task(test_size=None, **pools):
-    return Task("t", "number", GRADERS["number"], PromptTexts(), test_size, pools)
+    return Task("t", "number", GRADERS["number"], PromptTemplates(), test_size, pools)
 
 
 def _examples(count, start=0, group=0):

@@ -27,7 +27,7 @@ COMMANDS = {
         "Write a run's report as one HTML page that needs nothing else; also of a run that is not finished.",
     ),
     "compare": (
-        "compare",
+        "compare_methods",
         "Give several methods the same data and the same budget, over several seeds, and show what each finds.",
     ),
     "compare-answers": ("compare_answers", "Show what the standard pass and a route answer, side by side."),

@@ -9,7 +9,7 @@ import typer
 
 from macro_routing.cli.console import format_multiline_field, print_fields, print_json, read_toml
 from macro_routing.cli.run_options import FlagCustomization, FlagTables, with_run_options
-from macro_routing.errors import SettingsError, SpaceError
+from macro_routing.errors import RouteOutsideSpaceError, SettingsError
 from macro_routing.evaluation.planted_problem import PlantedProblem, PlantedResult, solve_planted
 from macro_routing.evaluation.racing import EXACT
 from macro_routing.routes import Route, RouteSpace, parse_route
@@ -78,8 +78,10 @@ def _parse_planted_target(text: str | None, space: RouteSpace) -> Route:
     goal = parse_route(text, space.layers)
     try:
         space.check_route(goal)
-    except SpaceError as error:
-        raise SpaceError(f"--target lies outside the route space, where no search could find it: {error}") from None
+    except RouteOutsideSpaceError as error:
+        raise RouteOutsideSpaceError(
+            f"--target lies outside the route space, where no search could find it: {error}"
+        ) from None
     return goal
 
 

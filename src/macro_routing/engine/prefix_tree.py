@@ -56,7 +56,7 @@ class PrefixTreePlan:
 
 
 @dataclass
-class _TreeNode:
+class _PrefixTreeNode:
     step: Step
     parent: int
     children: dict[Step, int] = field(default_factory=dict)
@@ -117,22 +117,22 @@ def prefix_sharing_sort_key(route: Route) -> list[tuple[int, int, float]]:
     ]
 
 
-def _build_tree(routes: Sequence[Route]) -> list[_TreeNode]:
+def _build_tree(routes: Sequence[Route]) -> list[_PrefixTreeNode]:
     """Nodes by number, parents before children; the first one stands for the embeddings, and its step is not run."""
-    nodes = [_TreeNode(Step(0), EMBEDDINGS)]
+    nodes = [_PrefixTreeNode(Step(0), EMBEDDINGS)]
     for index, route in enumerate(routes):
         current = EMBEDDINGS
         for step in route.steps:
             children = nodes[current].children
             if step not in children:
                 children[step] = len(nodes)
-                nodes.append(_TreeNode(step, current))
+                nodes.append(_PrefixTreeNode(step, current))
             current = children[step]
         nodes[current].finished_routes.append(index)
     return nodes
 
 
-def _order_depth_first(nodes: list[_TreeNode]) -> list[int]:
+def _order_depth_first(nodes: list[_PrefixTreeNode]) -> list[int]:
     """Node numbers in the order of execution; of each node's branches the one with most live states comes last."""
     live_states: dict[int, int] = {}
     for number in reversed(range(len(nodes))):  # children have higher numbers than their parents
@@ -148,7 +148,7 @@ def _order_depth_first(nodes: list[_TreeNode]) -> list[int]:
     return order[1:]
 
 
-def _find_added_state(nodes: list[_TreeNode], number: int) -> int | None:
+def _find_added_state(nodes: list[_PrefixTreeNode], number: int) -> int | None:
     """The state that a step's add reads: ``back`` applications before the one that the step continues."""
     add = nodes[number].step.add
     if add is None:

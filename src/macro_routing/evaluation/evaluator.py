@@ -15,7 +15,7 @@ from macro_routing.errors import RouteError
 from macro_routing.evaluation.decoding_settings import DecodingSettings, default_answer_mode
 from macro_routing.evaluation.lazy_outcome_table import LazyOutcomeTable
 from macro_routing.evaluation.model_answers import answer_pairs, answer_with_every_route
-from macro_routing.evaluation.outcomes import ExampleOutcome, RaceResult, RouteEvaluation
+from macro_routing.evaluation.outcomes import ExampleOutcome, RacedRoundScores, RouteEvaluation
 from macro_routing.evaluation.racing import EXACT, NEVER, UnitRoute, race_routes
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.evaluation.statistics import compare_paired, wilson_interval
@@ -104,7 +104,7 @@ class Evaluator:
 
     def race_draws(
         self, draws: Sequence[Route], examples: Sequence[Example], keep: int, mode: str = EXACT
-    ) -> RaceResult:
+    ) -> RacedRoundScores:
         """Score a round's draws until the ``keep`` best are certain; ties go to the earlier draw."""
         units = plan_race_units(examples, self.examples_per_unit)
         cache = self._make_lazy_outcome_table(draws, examples)
@@ -142,7 +142,7 @@ class Evaluator:
         return LazyOutcomeTable(
             routes,
             examples,
-            self._run_items,
+            self._score_work_items,
             store=self.store,
             scope=self.scope,
             workers=1 if self.executor is None else self.executor.worker_count,
@@ -150,7 +150,7 @@ class Evaluator:
             examples_by_route=examples_by_route,
         )
 
-    def _run_items(self, items: Sequence[WorkItem]) -> Generator[tuple[WorkItem, Results | ScoringFailure]]:
+    def _score_work_items(self, items: Sequence[WorkItem]) -> Generator[tuple[WorkItem, Results | ScoringFailure]]:
         """Each item with its results: in this process and in order, or by workers and as they finish."""
         if self.executor is None:
             yield from ((item, self.run_work_item(item)) for item in items)

@@ -5,7 +5,7 @@ from contextlib import closing
 from itertools import islice
 from typing import Any
 
-from macro_routing.evaluation.outcomes import ExampleOutcome, RaceResult, RouteEvaluation
+from macro_routing.evaluation.outcomes import ExampleOutcome, RacedRoundScores, RouteEvaluation
 from macro_routing.evaluation.racing import RaceStanding
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.evaluation.work_items import Results, WorkItem, WorkUnit, split_work
@@ -37,7 +37,7 @@ class LazyOutcomeTable:
         examples_by_route: Mapping[Route, Sequence[Example]] | None = None,
     ) -> None:
         """Look up all routes in the store; ``examples_by_route`` limits the lookup to the examples of each route."""
-        self._run_items = run_work_items
+        self._score_work_items = run_work_items
         self._store = store
         self._scope = scope or {}
         self._workers = workers
@@ -104,7 +104,7 @@ class LazyOutcomeTable:
 
     def _run_and_store(self, items: Sequence[WorkItem]) -> None:
         # Closed at once when storing fails: an executor must not be left in the middle of its work.
-        with closing(self._run_items(items)) as finished:
+        with closing(self._score_work_items(items)) as finished:
             for item, results in finished:
                 if not isinstance(results, ScoringFailure):
                     self._store_and_count_results(item, results)
@@ -152,7 +152,7 @@ class LazyOutcomeTable:
 
     def summarize_raced_round(
         self, draws: Sequence[Route], standings: Mapping[Route, RaceStanding], units: Sequence[WorkUnit]
-    ) -> RaceResult:
+    ) -> RacedRoundScores:
         """A round of draws, with the evaluations that racing and the store saved."""
         total = sum(map(len, units))
         seen = {
@@ -161,7 +161,7 @@ class LazyOutcomeTable:
         }
         outcomes = {route: self.get_outcomes(route, examples) for route, examples in seen.items()}
         truncated = sum(outcome.truncated for answers in outcomes.values() for outcome in answers)
-        return RaceResult(
+        return RacedRoundScores(
             outcomes=tuple(standings[route].outcome_told_to_search for route in draws),
             requested=len(draws) * total,
             duplicates=(len(draws) - len(standings)) * total,

@@ -66,7 +66,7 @@ class RouteEvaluation:
 
 
 @dataclass(frozen=True)
-class RaceResult:
+class RacedRoundScores:
     """A round of draws, scored as far as the elite needs."""
 
     outcomes: tuple[Outcome, ...]

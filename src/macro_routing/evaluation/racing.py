@@ -135,13 +135,13 @@ def find_routes_still_racing(standings: Sequence[RaceStanding], keep: int, mode:
         racing = [
             index
             for index in racing
-            if not _draw_cannot_overtake((standings[index].credit_lost_so_far, index), last)
+            if not _cannot_outrank_last_elite((standings[index].credit_lost_so_far, index), last)
             or (standings[index].credit_lost_so_far - fewest <= _TOLERANCE and (standings[index].length, index) < best)
         ]
     return [index for index in racing if _may_reach_elite(standings, index, keep)] if mode == STATISTICAL else racing
 
 
-def _draw_cannot_overtake(draw: tuple[float, int], last: tuple[float, int]) -> bool:
+def _cannot_outrank_last_elite(draw: tuple[float, int], last: tuple[float, int]) -> bool:
     """Whether a draw (losses, index) can no longer rank before ``last``; ties go to the earlier draw.
 
     Sums of partial credits depend on the order of addition in their last digits, so only integers can tie for sure.

@@ -40,7 +40,7 @@ ChooseActions = Callable[[list[int], list[PartialProgramPosition], list[torch.Te
 """Indices of prompts, the positions of their programs and their current states → the action of each."""
 
 
-def roll_out_program_actions(
+def choose_actions_while_prompts_run(
     frozen: FrozenModel,
     space: RouteSpace,
     prompts: Sequence[Tokens],
@@ -131,7 +131,7 @@ class ProgramRouters:
                 return [self.space.rejoin_action] * len(positions)
             return [int(action) for action in self.compute_logits(positions, states).argmax(dim=-1).tolist()]
 
-        actions_by_prompt = roll_out_program_actions(
+        actions_by_prompt = choose_actions_while_prompts_run(
             frozen, self.space, prompts, choose_actions, max_batch_tokens=max_batch_tokens
         )
         return [self.space.program_from_actions(actions) for actions in actions_by_prompt]
@@ -206,6 +206,6 @@ def train_program_routers(  # noqa: PLR0913
             examples.allowed[indices, router] = compute_feasible_action_mask(space, positions)
         return actions
 
-    roll_out_program_actions(frozen, space, prompts, follow_and_record_label)
+    choose_actions_while_prompts_run(frozen, space, prompts, follow_and_record_label)
     routers, report = create_and_train_routers(frozen, examples, settings, seed)
     return ProgramRouters(routers, space, settings, frozen.weights_id), report

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from macro_routing.report.rendering import mark_safe, render_template
-from macro_routing.report.style import LIGHT, make_figure_css
+from macro_routing.report.style import LIGHT, make_standalone_svg_css
 
 _SYMBOL_WIDTH, _ROW, _TITLE, _MARGIN = 34.0, 20.0, 36.0, 16.0
 _CHARACTER = 6.9
@@ -61,7 +61,7 @@ class Figure:
             symbol_width=_SYMBOL_WIDTH,
             width=self.width + 2 * _MARGIN,
             height=max((y + _ROW for _, y, _ in legend), default=top + self.height + _MARGIN) + _MARGIN,
-            css=mark_safe(make_figure_css()),
+            css=mark_safe(make_standalone_svg_css()),
             background=LIGHT["card"],
         )
 

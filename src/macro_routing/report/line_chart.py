@@ -34,7 +34,7 @@ class LineSeries:
 
 
 @dataclass(frozen=True)
-class Axis:
+class AxisLabels:
     """What an axis means, and how its values are written."""
 
     meaning: str
@@ -44,7 +44,13 @@ class Axis:
 
 
 def draw_line_chart(  # noqa: PLR0913
-    name: str, title: str, lines: Sequence[LineSeries], x: Axis, y: Axis, *, level: tuple[float, str] | None = None
+    name: str,
+    title: str,
+    lines: Sequence[LineSeries],
+    x: AxisLabels,
+    y: AxisLabels,
+    *,
+    level: tuple[float, str] | None = None,
 ) -> Figure:
     """The chart; ``level`` is a line across, with its meaning."""
     points = [point for line in lines for point in line.points]

@@ -40,13 +40,13 @@ def _make_jinja_environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        finalize=_clean_value_for_page,
+        finalize=_round_or_strip_unprintable,
     )
     environment.filters |= {function.__name__: function for function in _FILTERS}
     return environment
 
 
-def _clean_value_for_page(value: Any) -> Any:
+def _round_or_strip_unprintable(value: Any) -> Any:
     """Text without characters that no page may contain; numbers to a tenth of a pixel, enough for any drawing."""
     if isinstance(value, float):
         return f"{value:.1f}".removesuffix(".0")

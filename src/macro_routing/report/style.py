@@ -78,6 +78,6 @@ def make_page_css() -> str:
     return themes + read_template_asset("page.css") + read_template_asset("drawings.css")
 
 
-def make_figure_css() -> str:
+def make_standalone_svg_css() -> str:
     """The style sheet of an SVG file: light colours, without variables, which many programs do not support."""
     return re.sub(r"var\(--(\w+)\)", lambda match: LIGHT[match[1]], read_template_asset("drawings.css"))

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from macro_routing.errors import SettingsError, SpaceError, shorten_value
+from macro_routing.errors import RouteOutsideSpaceError, SettingsError, shorten_value
 from macro_routing.routes.route import Add, Program, Route, Step
 from macro_routing.settings import CheckedSettings, Range, check_number
 
@@ -219,9 +219,11 @@ class RouteSpace(CheckedSettings):
         Programs outside the space are rejected.
         """
         if not program.rejoin:
-            raise SpaceError("a program of MACRO's route space ends with RJ")
+            raise RouteOutsideSpaceError("a program of MACRO's route space ends with RJ")
         if program.steps[0] != Step(0):
-            raise SpaceError(f"step 1 ({program.steps[0]}): programs of MACRO's route space begin with a plain L0")
+            raise RouteOutsideSpaceError(
+                f"step 1 ({program.steps[0]}): programs of MACRO's route space begin with a plain L0"
+            )
         position = self.initial_position
         trace = []
         for number, step in enumerate(program.steps[1:], 2):
@@ -238,21 +240,25 @@ class RouteSpace(CheckedSettings):
         delta = step.layer - position.layer
         where = f"step {number} ({step})"
         if abs(delta) > self.radius:
-            raise SpaceError(f"{where} moves by {delta:+d}, but the radius is {self.radius}")
+            raise RouteOutsideSpaceError(f"{where} moves by {delta:+d}, but the radius is {self.radius}")
         if step.add and step.add.back > self.window:
-            raise SpaceError(f"{where} looks back {step.add.back}, but the window is {self.window}")
+            raise RouteOutsideSpaceError(f"{where} looks back {step.add.back}, but the window is {self.window}")
         if step.add and step.add.coefficient not in self.coefficients:
-            raise SpaceError(
+            raise RouteOutsideSpaceError(
                 f"{where} uses the coefficient {step.add.coefficient:g}; allowed: {list(self.coefficients)}"
             )
         action = self._action_by_displacement_and_add[delta, step.add]
         if not 0 <= step.layer < self.layers:
-            raise SpaceError(f"{where}: the model's layers are numbered 0 to {self.layers - 1}")
+            raise RouteOutsideSpaceError(f"{where}: the model's layers are numbered 0 to {self.layers - 1}")
         if step.add and step.add.back > position.applied - 1:
-            raise SpaceError(f"{where} looks back {step.add.back}, but only {position.applied} states exist")
+            raise RouteOutsideSpaceError(
+                f"{where} looks back {step.add.back}, but only {position.applied} states exist"
+            )
         if not self.feasibility_mask[position.applied, position.layer, action]:
             length = position.applied + self.layers - step.layer
-            raise SpaceError(f"{where} makes the route at least {length} long, but max_length is {self.max_length}")
+            raise RouteOutsideSpaceError(
+                f"{where} makes the route at least {length} long, but max_length is {self.max_length}"
+            )
         return action
 
     def check_route(self, route: Route | Program) -> None:
@@ -262,7 +268,7 @@ class RouteSpace(CheckedSettings):
     def route_to_program(self, route: Route) -> Program:
         """The shortest program that executes ``route``."""
         if route.layers != self.layers:
-            raise SpaceError(f"the route is for {route.layers} layers, the space for {self.layers}")
+            raise RouteOutsideSpaceError(f"the route is for {route.layers} layers, the space for {self.layers}")
         return route.program_with_earliest_rejoin()
 
     def program_from_actions(self, actions: list[int]) -> Program:

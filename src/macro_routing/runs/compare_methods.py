@@ -137,17 +137,17 @@ def make_method_configs(
     """Settings of every run of a comparison; without a budget all have what MACRO asks for."""
     given = {**base.given.get("search", {}), **(search or {})}
 
-    def make_method_config(method: str, seed: int) -> RunConfig:
+    def make_run_config_of_method(method: str, seed: int) -> RunConfig:
         used = list_used_decision_settings(method, base.decision.objective)
         decision = {name: value for name, value in base.given.get("decision", {}).items() if name in used}
         return base.with_changes(
             method=method, seed=seed, search=keep_settings_of_method(method, given), decision=decision
         )
 
-    configs = [make_method_config(method, seed) for seed in seeds for method in names]
+    configs = [make_run_config_of_method(method, seed) for seed in seeds for method in names]
     if base.budget is not None:
         return configs
-    macro = prepare_run(make_method_config(MACRO, seeds[0]), **known)
+    macro = prepare_run(make_run_config_of_method(MACRO, seeds[0]), **known)
     return [config.with_changes(budget=macro.searcher.max_evaluations()) for config in configs]
 
 

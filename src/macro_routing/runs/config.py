@@ -135,11 +135,11 @@ class SpaceSettings:
 
 
 @dataclass(frozen=True)
-class GuardSettings:
+class GuardTaskSettings:
     """Other tasks that the chosen route must not harm too much."""
 
     tasks: tuple[str, ...] = option(
-        (), "A task on which the chosen route must not lose; may be repeated.", SEARCH, flag="--guard"
+        (), "A task on which the chosen route must not lose; may be repeated.", SEARCH, flag="--guard-task"
     )
     max_drop: float = option(2.0, "Maximum loss on each guard task, in points of accuracy.", SEARCH)
     examples: int = 200
@@ -156,7 +156,8 @@ class GuardSettings:
 
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "default": {"search": {"final_set": "anchored"}},
-    # A first look: few draws, each with few deviations, so that the first rounds already hold usable routes.
+    # A first look. What only MACRO knows is for `--method macro`: few draws, each with few deviations, so that the
+    # first rounds already hold usable routes.
     "quick": {
         "search": {
             "final_set": "anchored",
@@ -176,7 +177,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
         "decoding": {"mode": "reasoning", "reasoning_budget": 400, "answer_budget": 128},
     },
 }
-PRESET_METHODS = {"paper": MACRO, "default": GUIDED, "quick": MACRO}
+PRESET_METHODS = {"paper": MACRO, "default": GUIDED, "quick": GUIDED}
 """How a preset searches unless a method is named."""
 
 
@@ -209,7 +210,7 @@ class RunConfig:
     search: SearchSettings = field(default_factory=METHODS[GUIDED].settings)
     units: UnitSizes = field(default_factory=UnitSizes)
     decision: DecisionSettings = field(default_factory=DecisionSettings)
-    guard: GuardSettings = field(default_factory=GuardSettings)
+    guard: GuardTaskSettings = field(default_factory=GuardTaskSettings)
     given: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Which values of the tables were given; a preset that depends on the model sets only others."""
 
@@ -220,7 +221,7 @@ class RunConfig:
         "space": SpaceSettings,
         "units": UnitSizes,
         "decision": DecisionSettings,
-        "guard": GuardSettings,
+        "guard": GuardTaskSettings,
     }
     """The settings of each table but ``search``, whose settings are the method's."""
 
@@ -361,7 +362,7 @@ def _make_tables_absolute(tables: dict[str, dict[str, Any]]) -> dict[str, dict[s
     if isinstance(data_dir, str) and data_dir:
         tables["data"]["data_dir"] = str(Path(data_dir).resolve())
     if guards:
-        tables["guard"]["tasks"] = [_make_absolute(task) for task in GuardSettings(guards).tasks]
+        tables["guard"]["tasks"] = [_make_absolute(task) for task in GuardTaskSettings(guards).tasks]
     return tables
 
 

@@ -64,7 +64,9 @@ def select_route(
         return select_candidate(left, [validated[candidate.route].score for candidate in left], score_on_training)
 
     best, turned_down = _select_best_without_objection(
-        candidates, select_best, lambda route: _find_route_failure(route, validated) or find_objection(route)
+        candidates,
+        select_best,
+        lambda route: _find_recorded_failure_of_route(route, validated) or find_objection(route),
     )
     reason = "" if best else f"since {_join_reasons(turned_down)}"
     route = best.route if best else Route.standard(candidates[0].route.layers)
@@ -86,11 +88,13 @@ def select_by_decision(
 
     standard = Route.standard(candidates[0].route.layers)
     evaluations = [validated, holdout] if holdout else [validated]
-    if failure := _find_route_failure(standard, *evaluations):
+    if failure := _find_recorded_failure_of_route(standard, *evaluations):
         # Whoever is compared with a pass that could not be run wins.
         reason = f"since the standard pass could not be run: {failure}"
         return FinalSelection(standard, _make_candidate_records(candidates, validated, {}), reason)
-    failures = {candidate.route: _find_route_failure(candidate.route, *evaluations) for candidate in candidates}
+    failures = {
+        candidate.route: _find_recorded_failure_of_route(candidate.route, *evaluations) for candidate in candidates
+    }
     runnable = [route for route, failure in failures.items() if not failure]
     evidence = assess_finalists(runnable, get_correct_flags, settings)
     opposed = {route: failure for route, failure in failures.items() if failure}
@@ -163,7 +167,7 @@ def _join_reasons(turned_down: Mapping[Route, str]) -> str:
     return "; ".join(f"{route} was turned down: {reason}" for route, reason in turned_down.items())
 
 
-def _find_route_failure(route: Route, *evaluations: Mapping[Route, RouteEvaluation]) -> str:
+def _find_recorded_failure_of_route(route: Route, *evaluations: Mapping[Route, RouteEvaluation]) -> str:
     """Why a route could not be run somewhere; what it got right elsewhere does not make up for that."""
     return next((by_route[route].failure for by_route in evaluations if by_route[route].failure), "")
 

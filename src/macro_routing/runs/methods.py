@@ -14,15 +14,15 @@ from macro_routing.errors import SettingsError, suggest_name
 from macro_routing.peers.per_example_search import ColaSettings, DrLLMSettings, PerExampleSearch
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search import GuidedSearch, GuidedSettings, RandomSearch, RandomSettings, Searcher
-from macro_routing.search.budgeted_search import (
-    BudgetedSearch,
-    BudgetedSearchSettings,
+from macro_routing.search.decision_settings import SPEED, DecisionSettings
+from macro_routing.search.fixed_route_count_search import (
+    FixedRouteCountSearch,
+    FixedRouteCountSettings,
     RouteListSearch,
-    StandardPassBaseline,
+    StandardPassMethod,
     list_early_exit_routes,
     list_layer_drop_routes,
 )
-from macro_routing.search.decision_settings import SPEED, DecisionSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings, RestartedSearch
 from macro_routing.search.method_names import METHOD_NAMES
 from macro_routing.search.random_streams import assign_examples_to_rounds
@@ -33,8 +33,8 @@ from macro_routing.search.rys import (
     BlockSweepSettings,
     RepeatCountSettings,
     RepeatCountSweep,
-    SurrogateSearch,
-    SurrogateSettings,
+    RYSSurrogateSearch,
+    RYSSurrogateSettings,
 )
 from macro_routing.settings import Range, build_settings
 
@@ -44,7 +44,7 @@ GUIDED, MACRO, RANDOM, STANDARD = "guided", "macro", "random", "standard"
 
 
 @dataclass(frozen=True)
-class LayerDropSettings(BudgetedSearchSettings):
+class LayerDropSettings(FixedRouteCountSettings):
     """The settings of dropping layers."""
 
     max_dropped: Annotated[int, Range(0)] = 0
@@ -58,8 +58,8 @@ SearchSettings = (
     | BlockSweepSettings
     | RepeatCountSettings
     | BlockBeamSettings
-    | SurrogateSettings
-    | BudgetedSearchSettings
+    | RYSSurrogateSettings
+    | FixedRouteCountSettings
     | LayerDropSettings
     | DrLLMSettings
     | ColaSettings
@@ -160,7 +160,7 @@ def _count_affordable_training_examples(
     return affordable
 
 
-def _build_budgeted_search(search: type[BudgetedSearch], inputs: MethodInputs) -> BudgetedSearch:
+def _build_budgeted_search(search: type[FixedRouteCountSearch], inputs: MethodInputs) -> FixedRouteCountSearch:
     return search(inputs.space.layers, inputs.examples, inputs.resolved_budget, inputs.settings, inputs.seed)
 
 
@@ -171,7 +171,7 @@ def _build_route_list_sweep(name: str, inputs: MethodInputs) -> RouteListSearch:
         routes = list_early_exit_routes(layers)
     else:
         routes = list_layer_drop_routes(inputs.influence(), settings.max_dropped or max(1, layers // 2))
-    final_set = BudgetedSearchSettings(k=settings.k, anchored=settings.anchored)
+    final_set = FixedRouteCountSettings(k=settings.k, anchored=settings.anchored)
     return RouteListSearch(layers, inputs.examples, inputs.resolved_budget, final_set, inputs.seed, routes, name)
 
 
@@ -199,13 +199,15 @@ METHODS: dict[str, Method] = {
     "rys": Method("RYS", BlockSweepSettings, partial(_build_budgeted_search, BlockSweep)),
     "rys-counts": Method("RYS, counts", RepeatCountSettings, partial(_build_budgeted_search, RepeatCountSweep)),
     "rys-beam": Method("RYS, beam", BlockBeamSettings, partial(_build_budgeted_search, BlockBeamSearch)),
-    "rys-surrogate": Method("RYS, surrogate", SurrogateSettings, partial(_build_budgeted_search, SurrogateSearch)),
+    "rys-surrogate": Method(
+        "RYS, surrogate", RYSSurrogateSettings, partial(_build_budgeted_search, RYSSurrogateSearch)
+    ),
     "shortgpt": Method("ShortGPT", LayerDropSettings, partial(_build_route_list_sweep, "shortgpt")),
-    "early-exit": Method("early exit", BudgetedSearchSettings, partial(_build_route_list_sweep, "early-exit")),
+    "early-exit": Method("early exit", FixedRouteCountSettings, partial(_build_route_list_sweep, "early-exit")),
     "drllm": Method("Dr.LLM", DrLLMSettings, _build_per_example_search, "router"),
     "drllm-ext": Method("Dr.LLM+Ext.", DrLLMSettings, partial(_build_per_example_search, extended=True), "router"),
     "cola": Method("CoLA (oracle)", ColaSettings, partial(_build_per_example_search, every_example=True), "oracle"),
-    STANDARD: Method("standard pass", BudgetedSearchSettings, partial(_build_budgeted_search, StandardPassBaseline)),
+    STANDARD: Method("standard pass", FixedRouteCountSettings, partial(_build_budgeted_search, StandardPassMethod)),
 }
 assert tuple(METHODS) == METHOD_NAMES
 

@@ -120,7 +120,7 @@ class PerExampleRun(PreparedRun):
 
 
 @dataclass(frozen=True, eq=False)
-class RouterTrainingRun(PerExampleRun):
+class DrLLMRun(PerExampleRun):
     """Dr.LLM: labels from tree searches, routers trained on them, a decision for each prompt."""
 
     def search_and_test(self, folder: RunFolder) -> RunResult:

@@ -19,7 +19,7 @@ from macro_routing.peers.per_example_search import PerExampleSearch
 from macro_routing.runs.config import DataSettings, RunConfig, make_run_config
 from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.runs.methods import METHODS
-from macro_routing.runs.per_example_run import OracleRun, RouterTrainingRun
+from macro_routing.runs.per_example_run import DrLLMRun, OracleRun
 from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import Listener, RunLog
 from macro_routing.runs.result import RunResult, read_result
@@ -227,7 +227,7 @@ def _prepare_per_example_run(
     ):
         if value:
             raise SettingsError(f"{name} is not allowed with method = {config.method}; leave it out")
-    kind = RouterTrainingRun if METHODS[config.method].kind == "router" else OracleRun
+    kind = DrLLMRun if METHODS[config.method].kind == "router" else OracleRun
     return kind(config, evaluator, splits, searcher, listener)
 
 

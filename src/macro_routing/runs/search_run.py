@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from macro_routing.evaluation.final_decision import describe_decision_power
-from macro_routing.evaluation.outcomes import RaceResult
+from macro_routing.evaluation.outcomes import RacedRoundScores
 from macro_routing.evaluation.racing import NEVER
 from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.routes import Route, RouteFile
@@ -90,7 +90,7 @@ class SearchRun(PreparedRun):
             self.listener.on_round(report)
         return state
 
-    def _score_round(self, asked: Round, deadline: "_Deadline") -> tuple[RaceResult, RaceResult]:
+    def _score_round(self, asked: Round, deadline: "_Deadline") -> tuple[RacedRoundScores, RacedRoundScores]:
         """The round's draws, and the standard pass on the same examples."""
 
         def report_count_and_check_deadline(count: int) -> None:
@@ -103,7 +103,9 @@ class SearchRun(PreparedRun):
         raced = evaluator.race_draws(draws, examples, asked.keep, self.config.racing)
         return raced, evaluator.race_draws([self.standard_route], examples, 1, NEVER)
 
-    def _make_round_report(self, asked: Round, raced: RaceResult, standard: RaceResult, seconds: float) -> RoundReport:
+    def _make_round_report(
+        self, asked: Round, raced: RacedRoundScores, standard: RacedRoundScores, seconds: float
+    ) -> RoundReport:
         """Best and median of the draws beside the standard pass; stopped draws are counted, never averaged."""
         complete = [outcome.accuracy for outcome in raced.outcomes if isinstance(outcome, Score)]
         (baseline,) = standard.outcomes

@@ -23,10 +23,10 @@ from macro_routing.search.decision_settings import SPEED, DecisionSettings
 from macro_routing.search.empirical_scores import EmpiricalScores
 from macro_routing.search.policy import MarkovPolicy, Table, check_epsilons
 from macro_routing.search.policy_search import PolicySearcherBase, PolicySearchState
-from macro_routing.search.random_streams import RandomStream, make_generator
+from macro_routing.search.random_streams import RandomStreamPurpose, make_generator
 from macro_routing.search.route_edits import (
     extract_program_edits,
-    list_single_move_edits,
+    list_edits_of_standard_pass_without_adds,
     mutate_routes,
     programs_from_edits,
 )
@@ -72,7 +72,7 @@ _N_PROMISING = 40
 class GuidedSettings(CheckedSettings):
     """The settings of the guided search."""
 
-    rounds: Annotated[int, Range(1)] = 10
+    iterations: Annotated[int, Range(1)] = 10
     """Rounds, each with its own share of the training examples."""
     draws: Annotated[int, Range(3)] = 70
     """Different routes per round, the standard pass among them; more if the budget pays for it."""
@@ -152,7 +152,7 @@ class GuidedSearch(PolicySearcherBase):
     # --- examples of every round ----------------------------------------------------------------------------------
 
     @cached_property
-    def _affordable_training_examples(self) -> int:
+    def _search_examples_within_budget(self) -> int:
         """Number of training examples that the budget pays for with ``settings.draws`` draws."""
         used = min(self.examples, self.budget * 1000 // self.settings.min_evaluations(1000) + 1)
         while used and self.settings.min_evaluations(used) > self.budget:
@@ -171,25 +171,25 @@ class GuidedSearch(PolicySearcherBase):
 
     @cached_property
     def _example_order(self) -> list[int]:
-        shuffled = make_generator(self.seed, RandomStream.GUIDED_EXAMPLES).permutation(self.examples)
-        return [int(example) for example in shuffled[: self._affordable_training_examples]]
+        shuffled = make_generator(self.seed, RandomStreamPurpose.GUIDED_EXAMPLES).permutation(self.examples)
+        return [int(example) for example in shuffled[: self._search_examples_within_budget]]
 
     @cached_property
     def holdout(self) -> tuple[int, ...]:
         """Training examples that only the confirmation uses."""
-        return tuple(self._example_order[: int(self.settings.holdout * self._affordable_training_examples)])
+        return tuple(self._example_order[: int(self.settings.holdout * self._search_examples_within_budget)])
 
     @cached_property
     def examples_by_round(self) -> list[tuple[int, ...]]:
         """Training examples of every round but the confirmation."""
         searched = self._example_order[len(self.holdout) :]
-        rounds = max(1, min(self.settings.rounds, len(searched) // _MIN_CHUNK))
+        rounds = max(1, min(self.settings.iterations, len(searched) // _MIN_CHUNK))
         return [tuple(chunk.tolist()) for chunk in np.array_split(searched, rounds)]
 
     @cached_property
     def draws_per_round(self) -> int:
         """Routes per round, the standard pass included: as many as the budget pays for, up to a limit."""
-        searched = self._affordable_training_examples - len(self.holdout)
+        searched = self._search_examples_within_budget - len(self.holdout)
         return min(_MAX_DRAWS, int((self.budget - self.settings.k * len(self.holdout)) // searched))
 
     @cached_property
@@ -222,7 +222,7 @@ class GuidedSearch(PolicySearcherBase):
                 Proposal(route, route.program_with_earliest_rejoin()) for route in self._select_finalists(state)
             ]
             return self._make_next_round(state, [self._standard_proposal, *finalists])
-        rng = make_generator(self.seed, RandomStream.GUIDED_CHOICE, state.rounds)
+        rng = make_generator(self.seed, RandomStreamPurpose.GUIDED_CHOICE, state.rounds)
         pool = self._build_candidate_pool(state, rng)
         choose = self._choose_first_routes if self._fitted_gp(state) is None else self._propose_best_and_thompson_routes
         chosen = choose(state, pool, rng)[: self.draws_per_round - 1]
@@ -255,7 +255,9 @@ class GuidedSearch(PolicySearcherBase):
     @cached_property
     def _single_move_programs(self) -> list[Program | None]:
         """Every program with one move other than forward; single adds are too many."""
-        return [*programs_from_edits(self.space, ([move] for move in list_single_move_edits(self.space)))]
+        return [
+            *programs_from_edits(self.space, ([move] for move in list_edits_of_standard_pass_without_adds(self.space)))
+        ]
 
     def _propose_programs(self, policy: MarkovPolicy, count: int, rng: np.random.Generator) -> list[Program]:
         """The policy's most probable different routes and ``count`` samples, those with few edits."""

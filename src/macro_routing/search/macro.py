@@ -18,7 +18,7 @@ from macro_routing.search.policy_search import (
     PolicySearchState,
     SamplingSearcher,
 )
-from macro_routing.search.random_streams import RandomStream, make_generator
+from macro_routing.search.random_streams import RandomStreamPurpose, make_generator
 from macro_routing.search.searcher import (
     Candidate,
     Draw,
@@ -268,7 +268,7 @@ class RestartedSearch(Searcher):
         """The search of a restart; that of index 0 has the given seed."""
         if index == 0:
             return self.first
-        seed = make_generator(self.first.seed, RandomStream.RESTART_SEEDS, index).integers(2**32)
+        seed = make_generator(self.first.seed, RandomStreamPurpose.RESTART_SEEDS, index).integers(2**32)
         return replace(self.first, seed=int(seed))
 
     def _current_restart(self, state: RestartedSearchState) -> tuple[int, PolicySearchState]:

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.policy import MarkovPolicy, Table
-from macro_routing.search.random_streams import RandomStream, assign_examples_to_rounds, make_generator
+from macro_routing.search.random_streams import RandomStreamPurpose, assign_examples_to_rounds, make_generator
 from macro_routing.search.searcher import Proposal, Round, RoundSize, Searcher, SearchState
 from macro_routing.settings import CheckedSettings, Range, option
 
@@ -15,9 +15,7 @@ from macro_routing.settings import CheckedSettings, Range, option
 class PolicySamplingSettings(CheckedSettings):
     """The settings of every search whose rounds are samples of a policy on chunks of the training examples."""
 
-    iterations: Annotated[int, Range(1, symbol="I")] = option(
-        10, "Rounds (I); the guided search has its own.", "Search", shown_default="the preset's"
-    )
+    iterations: Annotated[int, Range(1, symbol="I")] = option(10, "Rounds (I).", "Search", shown_default="the preset's")
     """Rounds of drawing and updating (``I``)."""
     draws: Annotated[int, Range(1, symbol="K")] = option(
         30, "Routes drawn per round (K).", "Search", shown_default="the preset's"
@@ -40,7 +38,7 @@ class SamplingSearcher(Searcher):
         self, state: SearchState, policy: MarkovPolicy, *, temperature: float = 1.0, keep: int | None = None
     ) -> Round | None:
         """The next round, with the same programs whenever it is asked for."""
-        rng = make_generator(self.seed, RandomStream.SAMPLE_PROGRAMS, state.rounds)
+        rng = make_generator(self.seed, RandomStreamPurpose.SAMPLE_PROGRAMS, state.rounds)
         programs = [policy.sample_program(rng, temperature) for _ in range(self.settings.draws)]
         proposals = [Proposal(program.to_route(self.space.layers), program) for program in programs]
         return self._make_next_round(state, proposals, keep)

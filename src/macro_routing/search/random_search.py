@@ -5,7 +5,7 @@ from functools import cached_property
 from typing import Annotated
 
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.budgeted_search import BudgetedSearchSettings
+from macro_routing.search.fixed_route_count_search import FixedRouteCountSettings
 from macro_routing.search.policy import MarkovPolicy, check_epsilons
 from macro_routing.search.policy_search import PolicySamplingSettings, SamplingSearcher
 from macro_routing.search.searcher import Candidate, Round, SearchState
@@ -13,7 +13,7 @@ from macro_routing.settings import Range
 
 
 @dataclass(frozen=True)
-class RandomSettings(PolicySamplingSettings, BudgetedSearchSettings):
+class RandomSettings(PolicySamplingSettings, FixedRouteCountSettings):
     """The settings of the random search; it always samples from the prior."""
 
     epsilon_local: Annotated[float, Range(0, 1, symbol="ε_loc")] = 0.2

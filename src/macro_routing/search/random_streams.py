@@ -12,7 +12,7 @@ from macro_routing.errors import SettingsError
 from macro_routing.settings import check_integer
 
 
-class RandomStream(IntEnum):
+class RandomStreamPurpose(IntEnum):
     """The purpose of a random stream. Equal numbers belong to different searches; results depend on every number."""
 
     ASSIGN_EXAMPLES = 0
@@ -26,7 +26,7 @@ class RandomStream(IntEnum):
     TREE_GROWTH = 5
 
 
-def make_generator(seed: int, stream: RandomStream, *numbers: int) -> np.random.Generator:
+def make_generator(seed: int, stream: RandomStreamPurpose, *numbers: int) -> np.random.Generator:
     """The generator of a stream; ``numbers`` are such as the round or the example."""
     return np.random.default_rng([seed, int(stream), *numbers])
 
@@ -43,7 +43,7 @@ def assign_examples_to_rounds(size: int, iterations: int, replay: float, seed: i
             f"iterations (I) = {iterations} is not allowed with {size} training examples:"
             " every round needs at least one example of its own"
         )
-    rng = make_generator(seed, RandomStream.ASSIGN_EXAMPLES)
+    rng = make_generator(seed, RandomStreamPurpose.ASSIGN_EXAMPLES)
     buffer: list[int] = []
     rounds = []
     for chunk in np.array_split(rng.permutation(size), iterations):
@@ -55,5 +55,5 @@ def assign_examples_to_rounds(size: int, iterations: int, replay: float, seed: i
 
 def sample_examples(available: int, wanted: int, seed: int) -> tuple[int, ...]:
     """The first ``wanted`` examples of the seed's order, so a larger budget sees the same ones and more."""
-    order = make_generator(seed, RandomStream.SAMPLE_EXAMPLES).permutation(available)
+    order = make_generator(seed, RandomStreamPurpose.SAMPLE_EXAMPLES).permutation(available)
     return tuple(order[:wanted].tolist())

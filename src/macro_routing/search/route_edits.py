@@ -30,7 +30,7 @@ def list_edits_of_standard_pass(space: RouteSpace) -> list[ProgramEdit]:
     ]
 
 
-def list_single_move_edits(space: RouteSpace) -> list[ProgramEdit]:
+def list_edits_of_standard_pass_without_adds(space: RouteSpace) -> list[ProgramEdit]:
     """Those of the single edits that only move: a repeat, a jump back or a skip."""
     return [edit for edit in list_edits_of_standard_pass(space) if edit.action < space.move_action_count]
 

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from macro_routing.errors import RouteError, SettingsError
 from macro_routing.routes.route import Route
-from macro_routing.search.budgeted_search import BudgetedSearch, BudgetedSearchSettings
-from macro_routing.search.random_streams import RandomStream, make_generator
+from macro_routing.search.fixed_route_count_search import FixedRouteCountSearch, FixedRouteCountSettings
+from macro_routing.search.random_streams import RandomStreamPurpose, make_generator
 from macro_routing.search.searcher import Score, SearchState, rank_draws
 from macro_routing.settings import Range, option
 
@@ -88,7 +88,7 @@ def _are_blocks_disjoint(ordered: Sequence[Block]) -> bool:
 
 
 @dataclass(frozen=True)
-class BlockSweepSettings(BudgetedSearchSettings):
+class BlockSweepSettings(FixedRouteCountSettings):
     """The settings of the sweep."""
 
     min_span: Annotated[int, Range(1)] = 1
@@ -109,7 +109,7 @@ class BlockSweepSettings(BudgetedSearchSettings):
 
 
 @dataclass(frozen=True)
-class BlockSweep(BudgetedSearch):
+class BlockSweep(FixedRouteCountSearch):
     """All blocks and the standard pass in one round, on the same examples."""
 
     settings: BlockSweepSettings = BlockSweepSettings()
@@ -133,7 +133,7 @@ class BlockSweep(BudgetedSearch):
 
 
 @dataclass(frozen=True)
-class BlockBeamSettings(BudgetedSearchSettings):
+class BlockBeamSettings(FixedRouteCountSettings):
     """The settings of the beam search."""
 
     beam_width: Annotated[int, Range(1)] = 8
@@ -145,7 +145,7 @@ class BlockBeamSettings(BudgetedSearchSettings):
 
 
 @dataclass(frozen=True)
-class BlockBeamSearch(BudgetedSearch):
+class BlockBeamSearch(FixedRouteCountSearch):
     """One block more per round, added to the best sets of the round before."""
 
     settings: BlockBeamSettings = BlockBeamSettings()
@@ -198,7 +198,7 @@ def repeat_counts_from_route(route: Route) -> tuple[int, ...] | None:
 
 
 @dataclass(frozen=True)
-class RepeatCountSettings(BudgetedSearchSettings):
+class RepeatCountSettings(FixedRouteCountSettings):
     """The settings of the sweep of counts."""
 
     max_repeats: Annotated[int, Range(2, MAX_REPEATS)] = 8
@@ -206,7 +206,7 @@ class RepeatCountSettings(BudgetedSearchSettings):
 
 
 @dataclass(frozen=True)
-class RepeatCountSweep(BudgetedSearch):
+class RepeatCountSweep(FixedRouteCountSearch):
     """Each layer with each count, and the standard pass, in one round."""
 
     settings: RepeatCountSettings = RepeatCountSettings()
@@ -233,7 +233,7 @@ class RepeatCountSweep(BudgetedSearch):
 
 
 @dataclass(frozen=True)
-class SurrogateSettings(BudgetedSearchSettings):
+class RYSSurrogateSettings(FixedRouteCountSettings):
     """The settings of the surrogate search."""
 
     rounds: Annotated[int, Range(1, 10_000)] = 5
@@ -256,10 +256,10 @@ class SurrogateSettings(BudgetedSearchSettings):
 
 
 @dataclass(frozen=True)
-class SurrogateSearch(BudgetedSearch):
+class RYSSurrogateSearch(FixedRouteCountSearch):
     """Random vectors first, then the most promising of a random pool."""
 
-    settings: SurrogateSettings = SurrogateSettings()
+    settings: RYSSurrogateSettings = RYSSurrogateSettings()
 
     name = "rys-surrogate"
     remedy = "smaller rounds or proposals"
@@ -280,7 +280,7 @@ class SurrogateSearch(BudgetedSearch):
 
     def _propose_routes(self, state: SearchState) -> list[Route]:
         """The standard pass and random vectors; later those of a pool that the surrogate thinks best."""
-        rng = make_generator(self.seed, RandomStream.SURROGATE_VECTORS, state.rounds)
+        rng = make_generator(self.seed, RandomStreamPurpose.SURROGATE_VECTORS, state.rounds)
         size = self.max_routes_by_round[state.rounds]
         if state.rounds == 0:
             standard = (1,) * self.layers
@@ -315,7 +315,7 @@ class SurrogateSearch(BudgetedSearch):
                 scores[counts].append(draw.outcome.accuracy)
         if not scores or not pool:
             return np.zeros(len(pool))
-        tie_breaking = make_generator(self.seed, RandomStream.SURROGATE_FIT, state.rounds).integers(2**32)
+        tie_breaking = make_generator(self.seed, RandomStreamPurpose.SURROGATE_FIT, state.rounds).integers(2**32)
         surrogate = _load_gradient_boosting()(random_state=int(tie_breaking))
         surrogate.fit(np.array(list(scores)), np.array([fmean(several) for several in scores.values()]))
         return np.asarray(surrogate.predict(np.array(pool)), np.float64)

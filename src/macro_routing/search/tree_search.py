@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from macro_routing.errors import SearchError
 from macro_routing.routes.route import Route
-from macro_routing.search.random_streams import RandomStream, check_seed, make_generator
+from macro_routing.search.random_streams import RandomStreamPurpose, check_seed, make_generator
 from macro_routing.search.searcher import MAX_EXAMPLES
 from macro_routing.search.tree_actions import Plan, TreeActions
 from macro_routing.settings import CheckedSettings, Range, check_integer
@@ -59,13 +59,13 @@ class TreeSearchSummary:
 
 
 @dataclass(eq=False, slots=True)
-class _TreeNode(Generic[Plan]):
+class _SearchTreeNode(Generic[Plan]):
     plan: Plan
     route: Route
     depth: int
     untried: NDArray[np.int64]
     """Actions without a child, in the random order in which they will be drawn (from the end)."""
-    children: "list[_TreeNode[Plan]]" = field(default_factory=list)
+    children: "list[_SearchTreeNode[Plan]]" = field(default_factory=list)
     visits: int = 0
     total: float = 0.0
 
@@ -86,14 +86,14 @@ class TreeSearch(Generic[Plan]):
         check_integer("example", example, minimum=0, maximum=MAX_EXAMPLES)
         self._actions = actions
         self._settings = settings
-        self._rng = make_generator(seed, RandomStream.TREE_GROWTH, example)
-        self._nodes: list[_TreeNode[Plan]] = []
+        self._rng = make_generator(seed, RandomStreamPurpose.TREE_GROWTH, example)
+        self._nodes: list[_SearchTreeNode[Plan]] = []
         self.rewards: dict[Route, float] = {}
         """Every route asked and its reward, in the order of asking."""
         self.label: Route | None = None
         """The shortest correct route; of equally short ones that with fewer different layers, then the earlier."""
         self._root = self._create_node(actions.root_plan, depth=0)
-        self._waiting: list[_TreeNode[Plan]] = []  # the path to the node whose reward must be told next
+        self._waiting: list[_SearchTreeNode[Plan]] = []  # the path to the node whose reward must be told next
 
     @property
     def statistics(self) -> TreeSearchSummary:
@@ -152,7 +152,7 @@ class TreeSearch(Generic[Plan]):
             or standard.length - self.label.length >= self._settings.min_layers_saved
         )
 
-    def _select_path(self) -> list[_TreeNode[Plan]]:
+    def _select_path(self) -> list[_SearchTreeNode[Plan]]:
         """One simulation's path: down by UCB to the first node that may widen, and on to its new child.
 
         A node without any children to have ends the path itself: its reward counts once more.
@@ -164,7 +164,7 @@ class TreeSearch(Generic[Plan]):
             path.append(self._expand_node(path[-1]))
         return path
 
-    def _choose_child(self, node: _TreeNode[Plan]) -> _TreeNode[Plan]:
+    def _choose_child(self, node: _SearchTreeNode[Plan]) -> _SearchTreeNode[Plan]:
         if self._rng.random() < self._settings.random_child_probability:
             return node.children[self._rng.integers(len(node.children))]
         layers = node.route.layers
@@ -179,16 +179,16 @@ class TreeSearch(Generic[Plan]):
             ),
         )
 
-    def _expand_node(self, node: _TreeNode[Plan]) -> _TreeNode[Plan]:
+    def _expand_node(self, node: _SearchTreeNode[Plan]) -> _SearchTreeNode[Plan]:
         where, what = node.untried[-1].tolist()
         node.untried = node.untried[:-1]
         child = self._create_node(self._actions.apply_action(node.plan, where, what), node.depth + 1)
         node.children.append(child)
         return child
 
-    def _create_node(self, plan: Plan, depth: int) -> _TreeNode[Plan]:
+    def _create_node(self, plan: Plan, depth: int) -> _SearchTreeNode[Plan]:
         untried = self._rng.permutation(self._actions.list_actions(plan))
-        node = _TreeNode(plan, self._actions.plan_to_route(plan), depth, untried)
+        node = _SearchTreeNode(plan, self._actions.plan_to_route(plan), depth, untried)
         self._nodes.append(node)
         return node
 
@@ -226,7 +226,7 @@ def run_searches_in_lockstep(
             searches[index].tell(reward)
 
 
-def _backpropagate(path: Sequence[_TreeNode[Plan]], reward: float) -> None:
+def _backpropagate(path: Sequence[_SearchTreeNode[Plan]], reward: float) -> None:
     for node in path:
         node.visits += 1
         node.total += reward

@@ -205,7 +205,7 @@ def _summarize_group_composition(model: str, method: str, settings: str, group: 
     }
 
 
-def tabulate_route_shares_by_applications(routes: Sequence[Route]) -> list[list[float]]:
+def tabulate_route_shares_by_layer_and_count(routes: Sequence[Route]) -> list[list[float]]:
     """By number of applications (0, 1 … and more) and layer: the share of the routes."""
     counts = [Counter(step.layer for step in route.steps) for route in routes]
     return [
@@ -219,7 +219,7 @@ def tabulate_route_shares_by_applications(routes: Sequence[Route]) -> list[list[
 
 def _draw_applications(model: str, method: str, layers: int, settings: str, routes: Sequence[Route]) -> Figure:
     name = ", ".join(part for part in (model, method, settings) if part)
-    shares = tabulate_route_shares_by_applications(routes)
+    shares = tabulate_route_shares_by_layer_and_count(routes)
     last = max(times for times, row in enumerate(shares) if any(row))
     order = list(range(max(last, 2), -1, -1))
     names = {0: "never", 1: "once", 2: "twice", _MAX_APPLICATIONS: f"{_MAX_APPLICATIONS} times or more"}

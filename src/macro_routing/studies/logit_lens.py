@@ -24,7 +24,7 @@ from macro_routing.models.hidden_states import apply_lm_head, collect_hidden_sta
 from macro_routing.models.routing import apply_route
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import format_signed, use_minus_sign
-from macro_routing.report.line_chart import Axis, ChartPoint, LineSeries, draw_line_chart
+from macro_routing.report.line_chart import AxisLabels, ChartPoint, LineSeries, draw_line_chart
 from macro_routing.routes.route import Route
 from macro_routing.studies.context import RouteWithSearchedTask, StudyContext, fingerprint_measurement_inputs
 from macro_routing.studies.paired_comparisons import describe_comparison_count, truncate_route_text
@@ -206,12 +206,12 @@ def _summarize_gold_log_probabilities(routes: dict[str, Route], values: dict[str
 
 
 def _draw_log_probability_by_layer_charts(title: str, names: dict[str, str], values: dict[str, Any]) -> list[Figure]:
-    steps = Axis("layers applied so far")
+    steps = AxisLabels("layers applied so far")
     lines = [_make_mean_line_with_band(names[name], array) for name, array in values.items()]
     probabilities = [_make_mean_line_with_band(names[name], np.exp(array)) for name, array in values.items()]
-    probability_axis = Axis("probability of the correct token", "{:.2g}".format)
+    probability_axis = AxisLabels("probability of the correct token", "{:.2g}".format)
     return [
-        draw_line_chart("figure", title, lines, steps, Axis("log-probability of the correct token, nats")),
+        draw_line_chart("figure", title, lines, steps, AxisLabels("log-probability of the correct token, nats")),
         draw_line_chart("probability", title, probabilities, steps, probability_axis),
     ]
 

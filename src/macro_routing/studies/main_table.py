@@ -246,8 +246,10 @@ def _summarize_method(model: str, name: str, runs_by_task: Mapping[str, Sequence
     by_task = {
         task: list({run.seed: run for run in runs if name in run.right}.values()) for task, runs in runs_by_task.items()
     }
-    accuracies = {task: [_mean_accuracy(run, name) for run in runs] for task, runs in by_task.items()}
-    standard = {task: [_mean_accuracy(run, STANDARD) for run in runs] for task, runs in by_task.items()}
+    accuracies = {task: [_compute_accuracy_over_examples(run, name) for run in runs] for task, runs in by_task.items()}
+    standard = {
+        task: [_compute_accuracy_over_examples(run, STANDARD) for run in runs] for task, runs in by_task.items()
+    }
     accuracy = {task: statistics.mean(values) if values else None for task, values in accuracies.items()}
     is_fully_scored = all(accuracies.values())
     row = {
@@ -275,7 +277,7 @@ def _summarize_method(model: str, name: str, runs_by_task: Mapping[str, Sequence
     return {**row, **make_mean_difference_cells(pairs)}
 
 
-def _mean_accuracy(run: MethodRun, name: str) -> float:
+def _compute_accuracy_over_examples(run: MethodRun, name: str) -> float:
     return statistics.mean(map(float, run.right[name].values()))
 
 

@@ -12,7 +12,7 @@ from macro_routing.evaluation.work_items import WorkUnit
 from macro_routing.routes.route import Route
 from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.tasks.grading import GRADERS
-from macro_routing.tasks.prompts import PromptTexts
+from macro_routing.tasks.prompts import PromptTemplates
 from macro_routing.tasks.splits import TEST, TRAIN, VALIDATION
 from macro_routing.tasks.task import TEXT, Example, Task
 
@@ -58,7 +58,7 @@ def make_pooled_task(runs: Mapping[str, PreparedRun]) -> Task:
     """One task of several tasks' splits, which stay what they are: no test example becomes a training one."""
     pools = {split: tuple(_interleave_examples(runs, split)) for split in (TRAIN, VALIDATION, TEST)}
     # Prompts and grader are never used: every example is asked by its own task.
-    return Task(POOL, TEXT, GRADERS["text"], PromptTexts(), None, pools, keeps_validation=True)
+    return Task(POOL, TEXT, GRADERS["text"], PromptTemplates(), None, pools, keeps_validation=True)
 
 
 def _interleave_examples(runs: Mapping[str, PreparedRun], split: str) -> Iterator[Example]:

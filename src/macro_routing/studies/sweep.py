@@ -6,7 +6,7 @@ from typing import Any
 
 from macro_routing.errors import SettingsError, suggest_name
 from macro_routing.report.figure import Figure
-from macro_routing.report.line_chart import Axis, ChartPoint, LineSeries, draw_line_chart
+from macro_routing.report.line_chart import AxisLabels, ChartPoint, LineSeries, draw_line_chart
 from macro_routing.runs.config import DataSettings, RunConfig, SpaceSettings
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import SELECTED, STANDARD
@@ -115,7 +115,7 @@ def _draw_hyperparameter_sweep(title: str, setting: str, method: str, rows: Sequ
         STUDY,
         title,
         [LineSeries(f"{method}; bars: 95 % interval of the gain over the standard pass", points, has_bars=True)],
-        Axis(setting, names=names),
-        Axis("correct on the test sets, %"),
+        AxisLabels(setting, names=names),
+        AxisLabels("correct on the test sets, %"),
         level=(100 * standard, "standard pass"),
     )

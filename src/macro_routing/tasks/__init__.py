@@ -3,7 +3,7 @@
 from macro_routing.tasks.benchmarks import BENCHMARKS, list_contamination_warnings
 from macro_routing.tasks.catalog import list_task_names, load_task
 from macro_routing.tasks.grading import GRADERS, GradedAnswer, Grader
-from macro_routing.tasks.prompts import MODES, PromptTexts
+from macro_routing.tasks.prompts import MODES, PromptTemplates
 from macro_routing.tasks.splits import Splits, make_splits
 from macro_routing.tasks.synthetic import SYNTHETIC_TASKS
 from macro_routing.tasks.task import Example, Task, fingerprint_examples
@@ -16,7 +16,7 @@ __all__ = [
     "Example",
     "GradedAnswer",
     "Grader",
-    "PromptTexts",
+    "PromptTemplates",
     "Splits",
     "Task",
     "fingerprint_examples",

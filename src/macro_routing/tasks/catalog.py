@@ -8,7 +8,7 @@ from pathlib import Path
 from macro_routing.errors import TaskError, suggest_name
 from macro_routing.tasks.benchmarks import BENCHMARKS, Benchmark
 from macro_routing.tasks.grading import GRADERS
-from macro_routing.tasks.prompts import DEFAULT_TEXTS, PromptTexts
+from macro_routing.tasks.prompts import DEFAULT_TEXTS, PromptTemplates
 from macro_routing.tasks.synthetic import SYNTHETIC_TASKS, generate_pools
 from macro_routing.tasks.task import CHOICE, NUMBER, Task
 from macro_routing.tasks.task_files import (
@@ -45,7 +45,7 @@ def load_task(  # noqa: PLR0913
     """
     if name in SYNTHETIC_TASKS:
         task = SYNTHETIC_TASKS[name]
-        texts = PromptTexts(**{**DEFAULT_TEXTS[task.kind], **task.prompts})
+        texts = PromptTemplates(**{**DEFAULT_TEXTS[task.kind], **task.prompts})
         return Task(name, task.kind, GRADERS[DEFAULT_GRADER[task.kind]], texts, pools=generate_pools(task, seed))
     if name in BENCHMARKS:
         return _load_benchmark(BENCHMARKS[name], data_dir)
@@ -84,7 +84,7 @@ def _load_benchmark(entry: Benchmark, data_dir: Path | None) -> Task:
         entry.name,
         entry.kind,
         GRADERS[DEFAULT_GRADER[entry.kind]],
-        PromptTexts(**DEFAULT_TEXTS[entry.kind]),
+        PromptTemplates(**DEFAULT_TEXTS[entry.kind]),
         entry.test_size,
         pools,
     )

@@ -17,7 +17,7 @@ _FIELDS = {"question", "choices"}
 
 
 @dataclass(frozen=True)
-class PromptTexts:
+class PromptTemplates:
     """The prompt templates of a task, with the fields ``{question}`` and ``{choices}`` (one letter per line)."""
 
     system: str = ""
@@ -90,7 +90,7 @@ def format_choices(choices: Sequence[str]) -> str:
     return "\n".join(f"{chr(ord('A') + index)}. {choice}" for index, choice in enumerate(choices))
 
 
-def build_messages(texts: PromptTexts, mode: str, question: str, choices: Sequence[str]) -> Messages:
+def build_messages(texts: PromptTemplates, mode: str, question: str, choices: Sequence[str]) -> Messages:
     """Build the conversation up to the model's turn, for the modes reasoning and direct."""
     check_choice("mode", mode, (REASONING, DIRECT))
     template = texts.reasoning if mode == REASONING else texts.direct
@@ -104,7 +104,7 @@ def build_messages(texts: PromptTexts, mode: str, question: str, choices: Sequen
     return (*turns, {"role": "user", "content": _fill_template(template, full_question, choices)})
 
 
-def build_completion_prompt(texts: PromptTexts, question: str, choices: Sequence[str], *, by_letter: bool) -> str:
+def build_completion_prompt(texts: PromptTemplates, question: str, choices: Sequence[str], *, by_letter: bool) -> str:
     """Build the plain text before the choices or their letters, for the mode likelihood."""
     template = texts.letters if by_letter else texts.likelihood
     shots = [

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from macro_routing.tasks.grading import Grader
-from macro_routing.tasks.prompts import PromptTexts
+from macro_routing.tasks.prompts import PromptTemplates
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NUMBER, CHOICE, MATH, TEXT = "number", "choice", "math", "text"
@@ -44,7 +44,7 @@ class Task:
     kind: str
     """``number``, ``choice``, ``math`` or ``text``."""
     grader: Grader
-    prompts: PromptTexts
+    prompts: PromptTemplates
     test_size: int | None = None
     """Number of test examples in the paper; None for all."""
     pools: dict[str, tuple[Example, ...]] = field(default_factory=dict, compare=False, repr=False)

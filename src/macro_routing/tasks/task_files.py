@@ -22,7 +22,7 @@ from typing import Any
 from macro_routing.errors import TaskError, shorten_value
 from macro_routing.settings import build_settings, check_choice, check_integer
 from macro_routing.tasks.grading import GRADERS, GradedAnswer, Grader
-from macro_routing.tasks.prompts import DEFAULT_TEXTS, PromptTexts
+from macro_routing.tasks.prompts import DEFAULT_TEXTS, PromptTemplates
 from macro_routing.tasks.task import CHOICE, LETTERS, MATH, NUMBER, TEXT, Example, Task
 
 TASK_KINDS = (NUMBER, CHOICE, MATH, TEXT)
@@ -60,7 +60,7 @@ class TaskFile:
     test_size: int | None = None
     """Number of test examples; by default 40 % of a single file."""
     prompts: Mapping[str, Any] | None = None
-    """Prompt templates, see PromptTexts."""
+    """Prompt templates, see PromptTemplates."""
 
     def __post_init__(self) -> None:
         """Reject invalid values."""
@@ -103,7 +103,7 @@ def build_task_from_file(task_file: TaskFile, folder: Path, default_name: str) -
         "all": task_file.file,
     }
     pools = {name: _read_examples(folder / file, task_file) for name, file in files.items() if file}
-    texts = build_settings(PromptTexts, {**DEFAULT_TEXTS[task_file.kind], **(task_file.prompts or {})}, "[prompts]")
+    texts = build_settings(PromptTemplates, {**DEFAULT_TEXTS[task_file.kind], **(task_file.prompts or {})}, "[prompts]")
     return Task(
         task_file.name or default_name,
         task_file.kind,

@@ -8,13 +8,13 @@ from macro_routing.errors import SettingsError
 from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MacroSearch, MacroSettings, Score
-from macro_routing.search.budgeted_search import (
-    BudgetedSearchSettings,
+from macro_routing.search.fixed_route_count_search import (
+    FixedRouteCountSettings,
     RouteListSearch,
-    StandardPassBaseline,
+    StandardPassMethod,
     list_early_exit_routes,
 )
-from macro_routing.search.budgeted_search import list_layer_drop_routes as dropped
+from macro_routing.search.fixed_route_count_search import list_layer_drop_routes as dropped
 from macro_routing.search.macro import RestartedSearch
 from macro_routing.search.state_file import load_state, save_state
 
@@ -37,7 +37,7 @@ def test_a_sweep_asks_for_all_routes_on_as_many_examples_as_it_can_pay():
     state = sweep.tell(sweep.make_initial_state(), asked, [Score(1, 6), Score(5, 6), Score(2, 6)])
     assert sweep.ask(state) is None
     assert [str(candidate.route) for candidate in sweep.candidates(state)] == ["L0 L1", "L0-L2", "L0"]
-    anchored = dataclasses.replace(sweep, settings=BudgetedSearchSettings(k=2, anchored=True))
+    anchored = dataclasses.replace(sweep, settings=FixedRouteCountSettings(k=2, anchored=True))
     state = anchored.tell(anchored.make_initial_state(), asked, [Score(1, 6), Score(5, 6), Score(2, 6)])
     assert [str(candidate.route) for candidate in anchored.candidates(state)] == ["L0 RJ", "L0 L1"]
     with pytest.raises(SettingsError, match="at least 3"):
@@ -50,7 +50,7 @@ def test_a_model_of_one_layer_has_nothing_to_leave_out():
 
 
 def test_the_standard_pass_needs_no_search():
-    search = StandardPassBaseline(5, 10, 1)
+    search = StandardPassMethod(5, 10, 1)
     assert search.ask(search.make_initial_state()) is None
     assert (search.max_rounds, search.max_draws, search.max_evaluations()) == (0, 0, 0)
     assert [candidate.route for candidate in search.candidates(search.make_initial_state())] == [Route.standard(5)]

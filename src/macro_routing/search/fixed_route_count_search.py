@@ -26,7 +26,7 @@ from macro_routing.settings import CheckedSettings, Range, check_integer
 
 
 @dataclass(frozen=True)
-class BudgetedSearchSettings(CheckedSettings):
+class FixedRouteCountSettings(CheckedSettings):
     """The settings of every search whose candidates are its best routes by their own scores."""
 
     k: Annotated[int, Range(1)] = field(default=5, kw_only=True)
@@ -45,14 +45,14 @@ class BudgetedSearchSettings(CheckedSettings):
 
 
 @dataclass(frozen=True)
-class BudgetedSearch(Searcher):
+class FixedRouteCountSearch(Searcher):
     """A search that says how many routes each round has at most, and which ones."""
 
     layers: int
     examples: int
     budget: int
     """Maximum number of evaluations (route × example)."""
-    settings: BudgetedSearchSettings
+    settings: FixedRouteCountSettings
     """A subclass has the fields of the search."""
     seed: int = 0
 
@@ -94,10 +94,10 @@ class BudgetedSearch(Searcher):
 
 
 @dataclass(frozen=True)
-class RouteListSearch(BudgetedSearch):
+class RouteListSearch(FixedRouteCountSearch):
     """One round over the routes of a list, all on the same examples."""
 
-    settings: BudgetedSearchSettings = field(default_factory=BudgetedSearchSettings)
+    settings: FixedRouteCountSettings = field(default_factory=FixedRouteCountSettings)
     routes: tuple[Route, ...] = ()
     method: str = "a sweep of given routes"
 
@@ -127,10 +127,10 @@ class RouteListSearch(BudgetedSearch):
 
 
 @dataclass(frozen=True)
-class StandardPassBaseline(BudgetedSearch):
+class StandardPassMethod(FixedRouteCountSearch):
     """No search at all: the standard pass, so that it can be compared like any other method."""
 
-    settings: BudgetedSearchSettings = field(default_factory=BudgetedSearchSettings)
+    settings: FixedRouteCountSettings = field(default_factory=FixedRouteCountSettings)
 
     name = "standard"
     max_routes_by_round = ()
