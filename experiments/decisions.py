@@ -121,10 +121,12 @@ def make_null_rows(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def fit_prior_weights(counts: Sequence[tuple[int, int, int]], weights: NDArray[np.float64]) -> list[float]:
     """The weights of the prior's components, by expectation maximization on fixed, broken and all examples."""
-    prior = np.full(len(PRIOR_SCALES), 1 / len(PRIOR_SCALES))
+    uniform = np.full(len(PRIOR_SCALES), 1 / len(PRIOR_SCALES))
+    evidence = np.array([GainPosterior.from_counts(*count, uniform.tolist()).weights for count in counts])
+    prior = uniform
     for _ in range(_EM_STEPS):
-        shares = np.array([GainPosterior.from_counts(*count, prior.tolist()).weights for count in counts])
-        prior = weights @ shares + _PSEUDO_COUNT
+        shares = evidence * prior
+        prior = weights @ (shares / shares.sum(axis=1, keepdims=True)) + _PSEUDO_COUNT
         prior /= prior.sum()
     fitted: list[float] = prior.tolist()
     return fitted

@@ -22,7 +22,18 @@ def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("search")
     small_folder(folder / "model")
     write_task_file(folder / "mine.jsonl")
-    arguments = ["--model", folder / "model", "--task", folder / "mine.jsonl", *COLUMNS, *SMALL, "--preset", "quick"]
+    arguments = [
+        "--model",
+        folder / "model",
+        "--task",
+        folder / "mine.jsonl",
+        *COLUMNS,
+        *SMALL,
+        "--preset",
+        "quick",
+        "--method",
+        "macro",
+    ]
     done = run("search", *arguments, "--out", folder / "run", "--store", folder / "s.sqlite")
     return folder, [str(argument) for argument in arguments], done
 

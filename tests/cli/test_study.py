@@ -112,7 +112,7 @@ def searched(tmp_path_factory):
     model, data = small_folder(home / "model"), write_task_file(home / "mine.jsonl")
     columns = ("--question", "q", "--answer", "a", "--choices", "c")
     done = call(
-        *("search", "--task", data, *columns, "--model", model, "--preset", "quick", *TINY),
+        *("search", "--task", data, *columns, "--model", model, "--preset", "quick", "--method", "macro", *TINY),
         *("--mode", "likelihood", "--out", home / "run", "--store", home / "s.sqlite", "--seed", "4"),
     )
     assert done.exit_code == 0, done.output
@@ -132,7 +132,17 @@ def test_a_damaged_run_is_told(searched, tmp_path):
 
 
 def test_minutes_that_are_over_are_no_error(searched):
-    words = ("study", "transfer", "--tasks", "category,sequence", "--model", searched / "model", *TINY)
+    words = (
+        "study",
+        "transfer",
+        "--tasks",
+        "category,sequence",
+        "--model",
+        searched / "model",
+        "--method",
+        "macro",
+        *TINY,
+    )
     ended = subprocess.run(
         [
             sys.executable,

@@ -9,6 +9,7 @@ from macro_routing.evaluation.final_decision import (
     compute_sign_flip_p_values,
     count_examples_for_margin,
     decide_route,
+    describe_decision_power,
 )
 from macro_routing.evaluation.gain_posterior import PRIOR_SCALES, PRIOR_WEIGHTS, GainPosterior
 from macro_routing.routes import Route, parse_route
@@ -145,3 +146,26 @@ def test_a_small_gain_shrinks_and_a_large_one_stays():
     assert small.probability_above(0) < 0.8
     assert large.probability_above(0) > 0.999
     assert GainPosterior.from_counts(0, 0, 0).probability_above(0) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "fresh", "words"),
+    [
+        ({}, 700, "700 examples that the search does not use can show a gain of"),
+        ({}, 10, "10 examples that the search does not use are too few to return any route"),
+        ({}, 0, "about 803 can show a gain of 5 points"),
+        (
+            {"objective": "speed"},
+            700,
+            "700 examples that the search does not use decide; a margin of 3 points needs 95",
+        ),
+        (
+            {"objective": "speed"},
+            20,
+            "20 examples that the search does not use are too few; a margin of 3 points needs 95",
+        ),
+        ({"objective": "speed", "margin": 1.0}, 700, "about 5427 if a fifth of them do"),
+    ],
+)
+def test_what_the_examples_can_show_is_said(settings, fresh, words):
+    assert words in describe_decision_power(DecisionSettings(**settings), fresh)

@@ -26,7 +26,7 @@ from macro_routing.workers.worker_settings import RAY, WorkerSettings
 
 Rows = dict[tuple[Any, ...], tuple[Any, ...]]
 TABLES: dict[str, dict[str, Any]] = {
-    "": {"preset": "quick", "seed": 3},
+    "": {"preset": "quick", "method": "macro", "seed": 3},
     "search": {"iterations": 3, "draws": 14, "elite": 2, "k": 3, "epsilon_local": 0.4, "alpha": 0.05},
     "data": {"training": 90, "validation": 20, "test": 40, "question": "q", "answer": "a", "choices": "c"},
     "space": {"max_length": 10},

@@ -84,6 +84,7 @@ def route_files(_folder):
 _CONFIG = b"""task = "category"
 model = "smollm2-135m"
 preset = "quick"
+method = "macro"
 seed = 1
 [search]
 draws = 8

@@ -36,6 +36,7 @@ def run(folder, mode, listener=None, **more):
         task="small",
         model="small",
         preset="quick",
+        method="macro",
         search={"iterations": 3, "draws": 8, "elite": 4, "k": 3, "epsilon_local": 0.5, "alpha": 0.5},
         data={"training": 40, "validation": 12, "test": 40},
         space={"max_length": 10},

@@ -18,6 +18,7 @@ CONFIG = make_run_config(
     task="small",
     model="small",
     preset="quick",
+    method="macro",
     seed=3,
     search={"iterations": 2, "draws": 4, "elite": 2, "k": 2, "epsilon_local": 0.4},
     data={"training": 20, "validation": 8, "test": 12},

@@ -11,7 +11,7 @@ from tests.runs.small import small_frozen, small_task
 SETTINGS = {
     "preset": "quick",
     "seed": 3,
-    "search": {"iterations": 1, "draws": 3, "elite": 1},
+    "search": {"iterations": 1, "draws": 3},
     "data": {"training": 12, "validation": 8, "test": 8},
 }
 

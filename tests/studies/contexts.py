@@ -14,6 +14,7 @@ BASE = make_run_config(
     task="small",
     model="small",
     preset="quick",
+    method="macro",
     search={"iterations": 2, "draws": 6, "elite": 2, "k": 3, "epsilon_local": 0.4, "alpha": 0.5},
     data={"training": 16, "validation": 8, "test": 20},
     space={"max_length": 10},

@@ -43,7 +43,7 @@ def _write_shards(tensors: Sequence[StoredTensor], folder: Path, shard_bytes: in
     by_name = {tensor.name: tensor for tensor in tensors}
     split = split_state_dict_into_shards_factory(
         by_name,
-        get_storage_size=lambda tensor: tensor.size,
+        get_storage_size=lambda tensor: tensor.size_bytes,
         filename_pattern="model{suffix}.safetensors",
         max_shard_size=shard_bytes,
     )
