@@ -46,9 +46,9 @@ WRITERS: dict[str, Callable[..., None]] = {
     "gguf": write_gguf,
 }
 TARGETS = {
-    "routed": "transformers, `--to routed`",
-    "hf": "transformers, `--to hf`",
-    "gguf": "llama.cpp, `--to gguf`",
+    "routed": "transformers, `--format routed`",
+    "hf": "transformers, `--format hf`",
+    "gguf": "llama.cpp, `--format gguf`",
     "transformers": "transformers' server, `macro serve`",
     "vllm": "vLLM's server on CPU, `macro serve`",
 }

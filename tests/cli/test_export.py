@@ -27,7 +27,7 @@ def run_folder(base, tmp_path):
 
 
 def test_a_run_is_exported_with_its_evidence(run_folder, tmp_path):
-    done = run("export", run_folder, "--to", "hf", "--out", tmp_path / "out", fresh=True)
+    done = run("export", run_folder, "--format", "hf", "--out", tmp_path / "out", fresh=True)
     assert done.stdout.strip() == str(tmp_path / "out")
     assert json.loads((tmp_path / "out" / "config.json").read_text())["num_hidden_layers"] == PLAIN.length
     assert "Task: category" in (tmp_path / "out" / "README.md").read_text()
@@ -72,7 +72,7 @@ def test_mistakes_leave_nothing(base, run_folder, tmp_path):
 
 
 def test_a_mistake_is_one_line(tmp_path):
-    done = run("export", str(PLAIN), "--to", "hf", "--out", tmp_path / "out", status=2)
+    done = run("export", str(PLAIN), "--format", "hf", "--out", tmp_path / "out", status=2)
     assert len(done.stderr.strip().splitlines()) == 1
 
 
@@ -81,7 +81,7 @@ def test_a_missing_extra_is_named(run_folder, tmp_path):
 import importlib.util, sys
 found = importlib.util.find_spec
 importlib.util.find_spec = lambda name, *rest: None if name == "transformers" else found(name, *rest)
-sys.argv = ["macro", "export", {str(run_folder)!r}, "--to", "hf", "--out", {str(tmp_path / "out")!r}]
+sys.argv = ["macro", "export", {str(run_folder)!r}, "--format", "hf", "--out", {str(tmp_path / "out")!r}]
 from macro_routing.cli.main import main
 main()
 """
@@ -96,7 +96,7 @@ def test_a_file_with_a_byte_order_mark_is_read(base, tmp_path):
 
 
 def test_what_does_nothing_is_rejected(base, tmp_path):
-    with pytest.raises(MacroError, match="--copy-weights belongs to --to routed"):
+    with pytest.raises(MacroError, match="--copy-weights belongs to --format routed"):
         export(str(PLAIN), "hf", tmp_path / "out", base.name, copy_weights=True)
 
 
@@ -143,7 +143,7 @@ import macro_routing.deploy.hf_export as writing
 from macro_routing.cli.main import main
 
 writing._write_shards = lambda *_: signal.raise_signal(signal.SIGTERM)
-sys.argv = ["macro", "export", {str(PLAIN)!r}, "--to", "hf", "--out", "deep/er/out", "--model", {base.name!r}]
+sys.argv = ["macro", "export", {str(PLAIN)!r}, "--format", "hf", "--out", "deep/er/out", "--model", {base.name!r}]
 main()
 """
     run(code=code, status=143, cwd=tmp_path)

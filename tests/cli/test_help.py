@@ -4,7 +4,7 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-from macro_routing.cli.main import make_cli_app, make_help_overview
+from macro_routing.cli.main import make_cli_app, make_help_only_app
 
 
 def _commands(command, path=()):
@@ -34,7 +34,7 @@ def test_every_name_and_sentence_is_whole(path):
 
 
 def test_the_overview_has_the_commands_and_their_first_sentences():
-    overview = typer.main.get_command(make_help_overview())
+    overview = typer.main.get_command(make_help_only_app())
     full = typer.main.get_command(app)
     assert set(overview.commands) == set(full.commands)
     for name, command in full.commands.items():

@@ -24,9 +24,9 @@ def test_show_as_json():
 @pytest.mark.parametrize("form", ["text", "json", "ranges", "mergekit"])
 def test_convert_there_and_back(form, tmp_path):
     path = tmp_path / "route"
-    path.write_text(run("route", "convert", "L0-L7 L3-L9 RJ", "-n", "28", "--to", form).stdout)
-    assert run("route", "convert", str(path), "-n", "28", "--to", "text").stdout == "L0-L7 L3 RJ\n"
-    piped = run("route", "convert", "-", "-n", "28", "--to", "text", stdin=path.read_text(), fresh=True)
+    path.write_text(run("route", "convert", "L0-L7 L3-L9 RJ", "-n", "28", "--format", form).stdout)
+    assert run("route", "convert", str(path), "-n", "28", "--format", "text").stdout == "L0-L7 L3 RJ\n"
+    piped = run("route", "convert", "-", "-n", "28", "--format", "text", stdin=path.read_text(), fresh=True)
     assert piped.stdout == "L0-L7 L3 RJ\n"
 
 
@@ -70,9 +70,15 @@ def test_diff_of_route_files_shows_the_evidence(tmp_path):
         (["route", "diff", "L0 RJ", "L0 L1 RJ"], "--layers"),
         (["route", "diff", "L0 RJ", "L0 L9 RJ", "-n", "8"], "step 2 applies layer 9"),
         (["route", "show", "missing.json", "-n", "8"], "there is no file missing.json"),
-        (["route", "convert", "L0 L1 L2(+h-1) RJ", "-n", "8", "--to", "ranges"], "cannot express the add at step 3"),
-        (["route", "convert", "L0 L1 L2(+h-1) RJ", "-n", "8", "--to", "mergekit"], "cannot express the add at step 3"),
-        (["route", "convert", "L0 RJ", "-n", "8", "--to", "yaml"], "'yaml' is not one of"),
+        (
+            ["route", "convert", "L0 L1 L2(+h-1) RJ", "-n", "8", "--format", "ranges"],
+            "cannot express the add at step 3",
+        ),
+        (
+            ["route", "convert", "L0 L1 L2(+h-1) RJ", "-n", "8", "--format", "mergekit"],
+            "cannot express the add at step 3",
+        ),
+        (["route", "convert", "L0 RJ", "-n", "8", "--format", "yaml"], "'yaml' is not one of"),
         (["rout"], "Did you mean 'route'"),
     ],
 )

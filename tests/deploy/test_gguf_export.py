@@ -140,7 +140,7 @@ def test_what_llama_cpp_would_run_differently_is_rejected(architecture, changes,
 
 def test_adds_are_rejected_by_their_steps(tmp_path):
     base = tiny_base(tmp_path / "base", "llama")
-    with pytest.raises(ExportError, match=r"step 5 \(L2\(\+h-2\)\), step 6 \(L3\(-0.5h-1\)\); use --to routed"):
+    with pytest.raises(ExportError, match=r"step 5 \(L2\(\+h-2\)\), step 6 \(L3\(-0.5h-1\)\); use --format routed"):
         write_gguf(base, ADDS, None, tmp_path / "out.gguf")
 
 

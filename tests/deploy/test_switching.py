@@ -84,7 +84,7 @@ def test_weights_are_there_once():
     model = tiny_model("llama")
     routed = RoutedModel(freeze_model(model), ROUTES)
     own = {parameter.data_ptr() for parameter in model.parameters()}
-    for name in routed.route_names:
+    for name in routed.switchable_route_names:
         assert {parameter.data_ptr() for parameter in routed[name].parameters()} <= own
     assert not model._forward_pre_hooks
     assert not model._forward_hooks
@@ -122,4 +122,4 @@ def test_it_acts_as_a_model():
         assert routed.config.num_hidden_layers == ROUTES["math"].length
         assert routed.macro_route == ROUTES["math"]
     assert routed.device == model.device
-    assert copy.copy(routed).route_names == ("standard", "math", "law")
+    assert copy.copy(routed).switchable_route_names == ("standard", "math", "law")

@@ -7,7 +7,7 @@ from macro_routing.errors import MacroError
 from macro_routing.evaluation.final_decision import (
     assess_finalists,
     compute_sign_flip_p_values,
-    count_examples_for_margin,
+    count_examples_to_pass_margin_test,
     decide_route,
     describe_decision_power,
 )
@@ -85,12 +85,12 @@ def test_speed_returns_the_shortest_that_is_not_worse_by_the_margin():
 
 def test_without_any_difference_the_margin_needs_as_many_examples_as_the_rule_of_three():
     settings = DecisionSettings(objective="speed", margin=3.0)
-    needed = count_examples_for_margin(settings, 0.0)
+    needed = count_examples_to_pass_margin_test(settings, 0.0)
     assert 90 <= needed <= 100
     for n, passes in ((needed + 1, True), (needed - 1, False)):
         assert (decide(*outcomes(n, short=(0, 0)), objective="speed") is not None) == passes
-    assert count_examples_for_margin(settings, 0.2) > 500
-    assert count_examples_for_margin(DecisionSettings(margin=1.0), 0.2) > 5000
+    assert count_examples_to_pass_margin_test(settings, 0.2) > 500
+    assert count_examples_to_pass_margin_test(DecisionSettings(margin=1.0), 0.2) > 5000
 
 
 def test_excluded_routes_are_not_returned():

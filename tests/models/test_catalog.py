@@ -11,7 +11,7 @@ from macro_routing.models.catalog import (
     BUILT_IN_MODELS,
     BuiltInModel,
     fetch_model_folder,
-    get_gguf_conversion_folder,
+    get_cache_folder_of_converted_gguf,
     get_macro_cache_folder,
 )
 from tests.models.tiny import tiny_model
@@ -70,7 +70,9 @@ def test_the_cache_folder_follows_the_environment(monkeypatch, tmp_path):
 
 @pytest.mark.usefixtures("smollm2")
 def test_the_built_in_model_is_found_without_fetching():
-    assert fetch_model_folder("smollm2-135m") == get_gguf_conversion_folder(BUILT_IN_MODELS["smollm2-135m"].digest)
+    assert fetch_model_folder("smollm2-135m") == get_cache_folder_of_converted_gguf(
+        BUILT_IN_MODELS["smollm2-135m"].digest
+    )
 
 
 def test_offline_with_nothing_cached_says_what_to_run(empty_cache, monkeypatch):

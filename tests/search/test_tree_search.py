@@ -363,8 +363,8 @@ def test_counts_that_are_no_label_are_rejected(counts):
 def check_children(space, program):
     actions = ProgramTreeActions(space)
     children = list_children(actions, program)
-    routes = {actions.plan_to_route(child) for child in children}
-    assert len(routes | {actions.plan_to_route(program)}) == len(children) + 1
+    routes = {actions.tree_plan_to_route(child) for child in children}
+    assert len(routes | {actions.tree_plan_to_route(program)}) == len(children) + 1
     for child in children:
         space.check_route(child)
         assert child.steps[: len(program.steps)] == program.steps
@@ -374,7 +374,7 @@ def check_children(space, program):
 @given(small_spaces(), st.randoms(use_true_random=False))
 @settings(max_examples=50)
 def test_program_edits_give_different_feasible_programs(space, random):
-    program = ProgramTreeActions(space).root_plan
+    program = ProgramTreeActions(space).standard_pass_plan
     for _ in range(3):
         children = check_children(space, program)
         if not children:
@@ -384,7 +384,7 @@ def test_program_edits_give_different_feasible_programs(space, random):
 
 @pytest.mark.parametrize("space", [PAPER, RouteSpace(16, max_length=16), RouteSpace(28, window=0)])
 def test_program_edits_of_the_standard_pass(space):
-    children = check_children(space, ProgramTreeActions(space).root_plan)
+    children = check_children(space, ProgramTreeActions(space).standard_pass_plan)
     assert len(children) == len(set(children)) > 0
     if space is PAPER:
         assert parse_program("L0-L7 L3 RJ") in children
@@ -395,9 +395,9 @@ def test_program_edits_of_the_standard_pass(space):
 def test_program_edits_reach_every_route_of_a_small_space():
     space = RouteSpace(3, max_length=4, radius=1, window=1)
     actions = ProgramTreeActions(space)
-    reached, new = set(), [actions.root_plan]
+    reached, new = set(), [actions.standard_pass_plan]
     while new:
-        reached |= {actions.plan_to_route(program) for program in new}
+        reached |= {actions.tree_plan_to_route(program) for program in new}
         new = [child for program in new for child in list_children(actions, program)]
     every, prefixes = set(), [[]]
     while prefixes:

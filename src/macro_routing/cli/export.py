@@ -28,7 +28,7 @@ def export(
     to: Annotated[
         Literal["hf", "routed", "gguf", "mergekit"],
         typer.Option(
-            "--to",
+            "--format",
             help="routed: a transformers checkpoint that applies the route, adds included, weights once;"
             " hf: a standard checkpoint, one layer per step; gguf: the same for llama.cpp; mergekit: its YAML.",
         ),
@@ -44,18 +44,20 @@ def export(
     ] = None,
     copy_weights: Annotated[
         bool,
-        typer.Option("--copy-weights", help="With --to routed: store a hub model's weights instead of its id."),
+        typer.Option("--copy-weights", help="With --format routed: store a hub model's weights instead of its id."),
     ] = False,
 ) -> None:
     """Write a route in the form another program loads: transformers, llama.cpp, mergekit.
 
-    Example: `macro export runs/my-run --to hf --out my-model`
+    Example: `macro export runs/my-run --format hf --out my-model`
 
-    Example: `macro export 'L0-L17 L17 RJ' --model smollm2-135m --to gguf --out my-model.gguf`
+    Example: `macro export 'L0-L17 L17 RJ' --model smollm2-135m --format gguf --out my-model.gguf`
     """
     prepare_model_libraries()
     if copy_weights and to != "routed":
-        raise ExportError(f"--copy-weights belongs to --to routed; --to {to} copies what it needs anyway, leave it out")
+        raise ExportError(
+            f"--copy-weights belongs to --format routed; --format {to} copies what it needs anyway, leave it out"
+        )
     if route == "-":
         raise NotationError("a route to export is a run's folder, a file or a text; it is not read from a pipe")
     evidence = read_route_file(route)

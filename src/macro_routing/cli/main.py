@@ -77,7 +77,7 @@ def make_cli_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
     return app
 
 
-def make_help_overview() -> typer.Typer:
+def make_help_only_app() -> typer.Typer:
     """The program with only the names and summaries of its commands, for its help; no module is imported."""
     app = _make_typer_app()
     for name, (_, summary) in COMMANDS.items():
@@ -119,7 +119,7 @@ def main() -> None:
     # A shell asks for the options of every command to complete them.
     needs_commands = COMMANDS.keys() & {*sys.argv} or "_MACRO_COMPLETE" in os.environ
     try:
-        app = make_cli_app(called or COMMANDS) if needs_commands else make_help_overview()
+        app = make_cli_app(called or COMMANDS) if needs_commands else make_help_only_app()
         app()
     except MacroError as error:
         if error.status == PAUSED:

@@ -7,7 +7,7 @@ import typer
 
 from macro_routing.cli.console import prepare_model_libraries, print_json, print_progress_message
 from macro_routing.errors import ModelError, suggest_name
-from macro_routing.models.catalog import BUILT_IN_MODELS, fetch_model_folder, get_gguf_conversion_folder
+from macro_routing.models.catalog import BUILT_IN_MODELS, fetch_model_folder, get_cache_folder_of_converted_gguf
 from macro_routing.models.support import SUPPORTED_ARCHITECTURES
 
 
@@ -47,4 +47,4 @@ def models(
 
 
 def _is_model_converted(name: str) -> bool:
-    return get_gguf_conversion_folder(BUILT_IN_MODELS[name].digest).is_dir()
+    return get_cache_folder_of_converted_gguf(BUILT_IN_MODELS[name].digest).is_dir()

@@ -89,12 +89,14 @@ def _route_to_json(route: Route) -> dict[str, object]:
 @app.command("convert")
 def convert_route(
     route: RouteArgument,
-    to: Annotated[Literal["text", "json", "ranges", "mergekit"], typer.Option("--to", help="The notation to write.")],
+    to: Annotated[
+        Literal["text", "json", "ranges", "mergekit"], typer.Option("--format", help="The notation to write.")
+    ],
     layers: LayersOption = None,
     model: Annotated[str, typer.Option(help="The model that a mergekit configuration should load.")] = "MODEL",
 ) -> None:
     """Write a route in another notation.
 
-    Example: `macro route convert 45,52 --layers 80 --to mergekit --model ./my-model`
+    Example: `macro route convert 45,52 --layers 80 --format mergekit --model ./my-model`
     """
     print(format_route(parse_route(read_route_text(route), layers), to, model))

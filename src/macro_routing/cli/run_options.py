@@ -62,7 +62,7 @@ def with_run_options(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Add options of a run to a command, which gets the values given as its argument ``flags``."""
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def add_options_to_command(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def call_with_run_flags(**values: Any) -> None:
             command(flags=pop_run_flags(names, values), **values)
@@ -73,7 +73,7 @@ def with_run_options(
         )
         return call_with_run_flags
 
-    return decorate
+    return add_options_to_command
 
 
 def set_signature(command: Callable[..., None], parameters: Sequence[inspect.Parameter]) -> None:

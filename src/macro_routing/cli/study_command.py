@@ -116,7 +116,7 @@ def study_command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make the command of a study: options of its runs by name, those of its settings, and the common ones."""
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def add_options_to_command(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def call_with_run_flags(**values: Any) -> None:
             prepare_model_libraries()
@@ -134,7 +134,7 @@ def study_command(
         set_signature(call_with_run_flags, parameters)
         return call_with_run_flags
 
-    return decorate
+    return add_options_to_command
 
 
 def _make_common_parameters(study: str, store_default: str) -> list[inspect.Parameter]:

@@ -45,9 +45,9 @@ def list_copyable_tensors(folder: Path) -> list[StoredTensor]:
     tensors = list_checkpoint_tensors(folder)
     if unsupported := [tensor for tensor in tensors if tensor.dtype not in _BYTES_PER_VALUE]:
         raise ExportError(
-            f"{unsupported[0].name} has dtype {unsupported[0].dtype}, but --to hf and --to gguf write"
+            f"{unsupported[0].name} has dtype {unsupported[0].dtype}, but --format hf and --format gguf write"
             f" {', '.join(_BYTES_PER_VALUE)} only;"
-            " use --to routed"
+            " use --format routed"
         )
     return tensors
 

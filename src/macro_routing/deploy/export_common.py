@@ -52,14 +52,14 @@ def reject_unexportable(base: ModelMetadata, route: Route, target: str) -> None:
     if adds:
         shown = ", ".join(adds[:4]) + (f" and {len(adds) - 4} more" if len(adds) > 4 else "")
         raise ExportError(
-            f"--to {target} cannot express adds, and this route has them at {shown};"
-            " use --to routed, which runs them in transformers, or `macro serve`;"
+            f"--format {target} cannot express adds, and this route has them at {shown};"
+            " use --format routed, which runs them in transformers, or `macro serve`;"
             " `macro search --no-adds` finds routes without any"
         )
     if getattr(base.config, "quantization_config", None) is not None:
         raise ExportError(
-            f"{base.name} has quantized weights, which --to {target} does not write;"
-            " export the unquantized model, or use --to routed"
+            f"{base.name} has quantized weights, which --format {target} does not write;"
+            " export the unquantized model, or use --format routed"
         )
 
 

@@ -1,4 +1,4 @@
-"""``--to gguf``: one file for llama.cpp and programs based on it, with one block per step.
+"""``--format gguf``: one file for llama.cpp and programs based on it, with one block per step.
 
 GGUF cannot share weights between blocks, so the file grows with the length of the route.
 """
@@ -28,7 +28,7 @@ def write_gguf(base: ModelMetadata, route: Route, evidence: RouteFile | None, ou
     reject_unexportable(base, route, "gguf")
     _reject_unsupported_models(base)
     if importlib.util.find_spec("gguf") is None:
-        raise ExportError("gguf is not installed; --to gguf needs it: pip install 'macro-routing[models]'")
+        raise ExportError("gguf is not installed; --format gguf needs it: pip install 'macro-routing[models]'")
     blocks = list(_list_tensors_to_export(base, route))
     tokenizer = load_tokenizer(base.folder, base.name, LoadOptions())
     with open_export_output(out, sum(block.size_bytes for block in blocks)) as path:
@@ -51,8 +51,8 @@ def _reject_unsupported_models(base: ModelMetadata) -> None:
     for reason, applies in reasons.items():
         if applies:
             raise ExportError(
-                f"{base.name} cannot be written by --to gguf: {reason};"
-                " use --to hf, and llama.cpp's own converter on the result"
+                f"{base.name} cannot be written by --format gguf: {reason};"
+                " use --format hf, and llama.cpp's own converter on the result"
             )
 
 
@@ -122,8 +122,8 @@ def get_llama_cpp_pretokenizer_name(stored: dict[str, Any]) -> str:
     model, name = stored.get("model", {}), identify_pretokenizer(stored)
     if model.get("type") != "BPE" or model.get("byte_fallback") or name is None:
         raise ExportError(
-            "--to gguf writes byte-level BPE tokenizers with the pre-tokenizer of GPT-2, SmolLM, Qwen2 or Llama 3 only;"
-            " use --to hf, and llama.cpp's own converter on the result"
+            "--format gguf writes byte-level BPE tokenizers with the pre-tokenizer of GPT-2, SmolLM, Qwen2 or Llama 3 only;"
+            " use --format hf, and llama.cpp's own converter on the result"
         )
     return name
 
@@ -174,7 +174,7 @@ def _list_tensors_to_export(base: ModelMetadata, route: Route) -> Iterator[_Gguf
             continue
         name = names.get_name(tensor.name, try_suffixes=(".weight", ".bias"))
         if name is None:
-            raise ExportError(f"{base.name} has a tensor {tensor.name}, which llama.cpp does not know; use --to hf")
+            raise ExportError(f"{base.name} has a tensor {tensor.name}, which llama.cpp does not know; use --format hf")
         yield _GgufTensor(name, tensor)
 
 

@@ -1,4 +1,4 @@
-"""``--to hf``: a standard checkpoint with one layer per step, which loads without this project."""
+"""``--format hf``: a standard checkpoint with one layer per step, which loads without this project."""
 
 import json
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def write_hf_checkpoint(
     """Write the model with its layers in the route's order; layers applied twice are stored twice."""
     reject_unexportable(base, route, "hf")
     if get_text_config(base.config) is not base.config:
-        raise ExportError(f"{base.name} is not a pure text model, which --to hf requires; use --to routed")
+        raise ExportError(f"{base.name} is not a pure text model, which --format hf requires; use --format routed")
     tensors = list(unroll_tensors(list_copyable_tensors(base.folder), route))
     with open_export_output(out, sum(tensor.size_bytes for tensor in tensors)) as folder:
         folder.mkdir()

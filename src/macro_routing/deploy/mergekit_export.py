@@ -1,4 +1,4 @@
-"""``--to mergekit``: a mergekit configuration that makes a checkpoint with one layer per step."""
+"""``--format mergekit``: a mergekit configuration that makes a checkpoint with one layer per step."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def write_mergekit_config(base: ModelMetadata, route: Route, out: Path) -> None:
     if layer_types is not None and (len(set(layer_types)) > 1 or route.length != base.layers):
         raise ExportError(
             f"mergekit cannot write {base.name} with {route.length} layers: its configuration lists the type of each"
-            " layer (layer_types), which mergekit does not adapt; use --to hf"
+            " layer (layer_types), which mergekit does not adapt; use --format hf"
         )
     name = base.name if get_hub_commit(base) else str(base.folder.resolve())
     dtype = str(getattr(base.config, "dtype", None) or "bfloat16").removeprefix("torch.")

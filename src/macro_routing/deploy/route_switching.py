@@ -42,7 +42,7 @@ class RoutedModel:
             routed.register_forward_hook(partial(_mark_cache_route, name))
 
     @property
-    def route_names(self) -> tuple[str, ...]:
+    def switchable_route_names(self) -> tuple[str, ...]:
         """The names of all routes, the standard pass first."""
         return tuple(self._models)
 
@@ -54,8 +54,8 @@ class RoutedModel:
     def __getitem__(self, name: str) -> Any:
         """The model on the route ``name``."""
         if name not in self._models:
-            hint = suggest_name(str(name), self.route_names)
-            raise RouteError(f"unknown route {name!r}; known routes: {', '.join(self.route_names)}{hint}")
+            hint = suggest_name(str(name), self.switchable_route_names)
+            raise RouteError(f"unknown route {name!r}; known routes: {', '.join(self.switchable_route_names)}{hint}")
         return self._models[name]
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""``--to routed``: a checkpoint for transformers' ``from_pretrained``, adds included; weights referenced or stored.
+"""``--format routed``: a checkpoint for transformers' ``from_pretrained``, adds included; weights referenced or stored.
 
 Its folder holds a configuration with the route, the tokenizer, and either the files of the base model in ``base/`` or
 its hub id and commit. After ``macro_routing.register()`` transformers loads the base model and applies the route.

@@ -86,7 +86,7 @@ def _replace_server_model_manager(model: Any, tokenizer: Any, name: str) -> Iter
     module: Any = model_manager
     original: Any = module.ModelManager
 
-    class SingleModelManager(original):  # type: ignore[misc]
+    class PreloadedModelManager(original):  # type: ignore[misc]
         def load_model_and_processor(self, *_: Any, **__: Any) -> Any:
             return model, tokenizer
 
@@ -94,7 +94,7 @@ def _replace_server_model_manager(model: Any, tokenizer: Any, name: str) -> Iter
         def get_gen_models(*_: Any) -> Any:
             return [{"id": name, "object": "model", "created": 0, "owned_by": "macro"}]
 
-    module.ModelManager = SingleModelManager
+    module.ModelManager = PreloadedModelManager
     try:
         yield
     finally:

@@ -149,7 +149,7 @@ class SequenceStageTracker:
         self._stopped = False
 
     @property
-    def generated_texts_by_stage(self) -> StageTexts:
+    def texts_of_finished_stages(self) -> StageTexts:
         """The texts of the finished stages; fewer than stages if a loop ended the sequence."""
         return tuple(self._texts)
 

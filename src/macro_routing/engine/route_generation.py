@@ -128,7 +128,7 @@ def _generate_batch(
         decoders = [SequenceStageTracker(request) for _ in prompts]
         _decode_until_finished(routed, cache_layers, segments[-1].mask, logits.argmax(-1).tolist(), decoders)
         for row, decoder in zip(texts, decoders, strict=True):
-            row[route] = decoder.generated_texts_by_stage
+            row[route] = decoder.texts_of_finished_stages
     return texts
 
 

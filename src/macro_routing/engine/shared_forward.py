@@ -73,7 +73,7 @@ class LayerByLayerForward:
         self._cache: Any = DynamicCache()
         self._cache.layers = list(self._empty_layers)
         self._segments = segments
-        self._inputs = [_compute_segment_layer_arguments(model, segment) for segment in segments]
+        self._inputs = [_compute_layer_arguments_for_token_chunk(model, segment) for segment in segments]
 
     def _install_cache_layer(self, layer: int) -> Any:
         """Put a new cache layer at the place where ``layer`` looks for it."""
@@ -255,7 +255,7 @@ def copy_parent_cache_rows(cache_layer: Any, parents: torch.Tensor) -> None:
         cache_layer.reorder_cache(parents)
 
 
-def _compute_segment_layer_arguments(model: Any, segment: ForwardTokenChunk) -> LayerInputs:
+def _compute_layer_arguments_for_token_chunk(model: Any, segment: ForwardTokenChunk) -> LayerInputs:
     """The arguments of all layers for a segment."""
     tokens = segment.ids.shape[1]
     positions = compute_position_ids(segment.mask)[:, -tokens:]

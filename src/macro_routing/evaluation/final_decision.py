@@ -121,7 +121,7 @@ def compute_sign_flip_p_values(differences: NDArray[np.int8], required: Sequence
 def describe_decision_power(settings: DecisionSettings, fresh: int) -> str:
     """What a decision on ``fresh`` examples can show, and how many would do where these are too few."""
     if settings.objective == SPEED:
-        least, typical = (count_examples_for_margin(settings, share) for share in (0.0, TYPICAL_DISCORDANCE))
+        least, typical = (count_examples_to_pass_margin_test(settings, share) for share in (0.0, TYPICAL_DISCORDANCE))
         verdict = "are too few" if fresh < least else "decide"
         return (
             f"{fresh} examples that the search does not use {verdict}; a margin of {settings.margin:g} points needs"
@@ -138,7 +138,7 @@ def describe_decision_power(settings: DecisionSettings, fresh: int) -> str:
     return f"{fresh} examples that the search does not use can show a gain of {100 * gain:.1f} points"
 
 
-def count_examples_for_margin(settings: DecisionSettings, discordance: float) -> int:
+def count_examples_to_pass_margin_test(settings: DecisionSettings, discordance: float) -> int:
     """Fresh examples with which a route that is exactly as accurate passes the test of the margin half of the time.
 
     ``discordance`` is the share of examples on which the two differ. Without any, it is the smallest number that can

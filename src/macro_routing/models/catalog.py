@@ -165,7 +165,7 @@ def _convert_gguf_once(digest: str, fetch_source: Callable[[Path], Path], report
 
     The folder appears only when it is complete. Other processes that want the same model wait.
     """
-    folder = get_gguf_conversion_folder(digest)
+    folder = get_cache_folder_of_converted_gguf(digest)
     if folder.is_dir():
         return folder
     with _lock_conversion(folder), tempfile.TemporaryDirectory(dir=get_macro_cache_folder()) as scratch:
@@ -179,7 +179,7 @@ def _convert_gguf_once(digest: str, fetch_source: Callable[[Path], Path], report
     return folder
 
 
-def get_gguf_conversion_folder(digest: str) -> Path:
+def get_cache_folder_of_converted_gguf(digest: str) -> Path:
     """The folder for the conversion of the GGUF file with this digest."""
     return get_macro_cache_folder() / "converted" / f"{digest[:16]}-{_CONVERSION_VERSION}"
 

@@ -247,14 +247,14 @@ def _check_padded_generate(subject: ModelWithCheckInputs, name: str) -> CheckRes
 
 def _check_no_extra_weight_memory(subject: ModelWithCheckInputs, name: str) -> CheckResult:
     """Count bytes of weight storage that the routed model has and the original does not."""
-    original = _measure_storages(subject.untouched_model)
-    routed = _measure_storages(subject.apply_route(subject.adding_route))
+    original = _measure_weight_storage_bytes(subject.untouched_model)
+    routed = _measure_weight_storage_bytes(subject.apply_route(subject.adding_route))
     extra = sum(size for storage, size in routed.items() if storage not in original)
     detail = "bytes" if extra else f"{sum(routed.values()):,} bytes, all shared"
     return CheckResult(name, extra == 0, float(extra), 0.0, detail)
 
 
-def _measure_storages(model: Any) -> dict[int, int]:
+def _measure_weight_storage_bytes(model: Any) -> dict[int, int]:
     """The size of every weight storage in bytes, by address."""
     storages = (tensor.untyped_storage() for tensor in (*model.parameters(), *model.buffers()))
     return {storage.data_ptr(): storage.nbytes() for storage in storages}

@@ -7,7 +7,7 @@ import shutil
 import sys
 from dataclasses import dataclass
 
-from macro_routing.models.catalog import BUILT_IN_MODELS, get_gguf_conversion_folder, get_macro_cache_folder
+from macro_routing.models.catalog import BUILT_IN_MODELS, get_cache_folder_of_converted_gguf, get_macro_cache_folder
 from macro_routing.version import __version__
 
 EXTRA_PACKAGES = {
@@ -94,7 +94,9 @@ def _describe_cache_disk_space() -> list[EnvironmentFact]:
     folder = get_macro_cache_folder()
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     free = shutil.disk_usage(existing).free / 2**30
-    cached = [name for name, model in BUILT_IN_MODELS.items() if get_gguf_conversion_folder(model.digest).is_dir()]
+    cached = [
+        name for name, model in BUILT_IN_MODELS.items() if get_cache_folder_of_converted_gguf(model.digest).is_dir()
+    ]
     remedy = "" if free > 5 else "set MACRO_CACHE_DIR to a disk with more space"
     return [
         EnvironmentFact("cache folder", f"{folder}, {free:.0f} GiB free", remedy),

@@ -146,7 +146,7 @@ def read_model_config(folder: Path, name: str, options: LoadOptions) -> Any:
 
 
 def _reject_routed_checkpoint(folder: Path, name: str) -> None:
-    """Reject a checkpoint that already applies a route (`macro export --to routed`); name its base model."""
+    """Reject a checkpoint that already applies a route (`macro export --format routed`); name its base model."""
     try:
         base = json.loads((folder / "config.json").read_text(encoding="utf-8"))["macro_base"]
         base_model = base.get("hub") or folder / str(base["folder"])

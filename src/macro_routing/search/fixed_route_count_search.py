@@ -87,7 +87,7 @@ class FixedRouteCountSearch(Searcher):
         return tuple(RoundSize(size, examples) for size in self.max_routes_by_round)
 
     def _ask(self, state: SearchState) -> Round | None:
-        return self._make_next_round(state, [Proposal(route) for route in self._propose_routes(state)])
+        return self._make_round_from_proposals(state, [Proposal(route) for route in self._propose_routes(state)])
 
     def _list_candidates(self, state: SearchState) -> tuple[Candidate, ...]:
         return self.settings.select_final_set(state.draws, self.layers)

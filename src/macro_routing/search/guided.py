@@ -221,12 +221,12 @@ class GuidedSearch(PolicySearcherBase):
             finalists = [
                 Proposal(route, route.program_with_earliest_rejoin()) for route in self._select_finalists(state)
             ]
-            return self._make_next_round(state, [self._standard_proposal, *finalists])
+            return self._make_round_from_proposals(state, [self._standard_proposal, *finalists])
         rng = make_generator(self.seed, RandomStreamPurpose.GUIDED_CHOICE, state.rounds)
         pool = self._build_candidate_pool(state, rng)
         choose = self._choose_first_routes if self._fitted_gp(state) is None else self._propose_best_and_thompson_routes
         chosen = choose(state, pool, rng)[: self.draws_per_round - 1]
-        return self._make_next_round(
+        return self._make_round_from_proposals(
             state, [self._standard_proposal, *(Proposal(route, pool[route]) for route in chosen)]
         )
 

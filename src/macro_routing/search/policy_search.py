@@ -41,7 +41,7 @@ class SamplingSearcher(Searcher):
         rng = make_generator(self.seed, RandomStreamPurpose.SAMPLE_PROGRAMS, state.rounds)
         programs = [policy.sample_program(rng, temperature) for _ in range(self.settings.draws)]
         proposals = [Proposal(program.to_route(self.space.layers), program) for program in programs]
-        return self._make_next_round(state, proposals, keep)
+        return self._make_round_from_proposals(state, proposals, keep)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -190,7 +190,7 @@ class Searcher(ABC):
 
     @abstractmethod
     def _ask(self, state: Any) -> Round | None:
-        """The next round, made by ``_make_next_round``; None ends the search."""
+        """The next round, made by ``_make_round_from_proposals``; None ends the search."""
 
     def _tell(self, state: Any, asked: Round, outcomes: Sequence[Outcome]) -> Any:  # noqa: ARG002
         """Learn from a round. ``state`` has its draws recorded already; a search that learns nothing returns it."""
@@ -268,7 +268,7 @@ class Searcher(ABC):
                 f" {state.identity}, not {self.identity}"
             )
 
-    def _make_next_round(
+    def _make_round_from_proposals(
         self, state: SearchState, proposals: Sequence[Proposal], keep: int | None = None
     ) -> Round | None:
         """The state's next round; without ``keep`` every score matters, without proposals there is no round."""

@@ -28,10 +28,10 @@ class TreeActions(Protocol[Plan]):
     """How plans are changed; the children of a plan are different routes, and none is the plan's own."""
 
     @property
-    def root_plan(self) -> Plan:
+    def standard_pass_plan(self) -> Plan:
         """The standard pass."""
 
-    def plan_to_route(self, plan: Plan) -> Route:
+    def tree_plan_to_route(self, plan: Plan) -> Route:
         """What is executed."""
 
     def list_actions(self, plan: Plan) -> NDArray[np.int64]:
@@ -52,11 +52,11 @@ class SkipRepeatEdits(TreeActions[Route]):
     layers: int
 
     @property
-    def root_plan(self) -> Route:
+    def standard_pass_plan(self) -> Route:
         """Every layer once."""
         return Route.standard(self.layers)
 
-    def plan_to_route(self, plan: Route) -> Route:
+    def tree_plan_to_route(self, plan: Route) -> Route:
         """The list is what is executed."""
         return plan
 
@@ -91,11 +91,11 @@ class ProgramTreeActions(TreeActions[Program]):
     space: RouteSpace
 
     @property
-    def root_plan(self) -> Program:
+    def standard_pass_plan(self) -> Program:
         """The standard pass, written as short as possible, so that the first deviation can come anywhere."""
         return Program((Step(0),))
 
-    def plan_to_route(self, plan: Program) -> Route:
+    def tree_plan_to_route(self, plan: Program) -> Route:
         """The program, rejoined."""
         return plan.to_route(self.space.layers)
 

@@ -92,7 +92,7 @@ class TreeSearch(Generic[Plan]):
         """Every route asked and its reward, in the order of asking."""
         self.label: Route | None = None
         """The shortest correct route; of equally short ones that with fewer different layers, then the earlier."""
-        self._root = self._create_node(actions.root_plan, depth=0)
+        self._root = self._create_node(actions.standard_pass_plan, depth=0)
         self._waiting: list[_SearchTreeNode[Plan]] = []  # the path to the node whose reward must be told next
 
     @property
@@ -188,7 +188,7 @@ class TreeSearch(Generic[Plan]):
 
     def _create_node(self, plan: Plan, depth: int) -> _SearchTreeNode[Plan]:
         untried = self._rng.permutation(self._actions.list_actions(plan))
-        node = _SearchTreeNode(plan, self._actions.plan_to_route(plan), depth, untried)
+        node = _SearchTreeNode(plan, self._actions.tree_plan_to_route(plan), depth, untried)
         self._nodes.append(node)
         return node
 

@@ -137,7 +137,7 @@ def run_route_composition_study(routes: Sequence[FoundRoute]) -> StudyResult:
         " at least one step that does not go to the next layer; both: routes with an add and a move. Length"
         " change is of the mean length. The rank is that of the chosen program in the policy's raw order, over"
         " runs where it has one. The same search found in several folders counts once; depths and settings that"
-        f" differ from run to run are apart.{''.join(map(_describe_shared_settings, kinds.values()))}"
+        f" differ from run to run are apart.{''.join(map(_describe_settings_unless_stated, kinds.values()))}"
     )
     moves, adds, standard = (
         100 * sum(row[name] * row["runs"] for row in rows) / len(routes) for name in ("moves", "adds", "standard")
@@ -162,7 +162,7 @@ def _describe_settings_unlike_other_runs(found: FoundRoute, kind: Sequence[Found
     return ", ".join(f"{name} = {value}" for name, value in settings.items() if value != _most_common_value(name, kind))
 
 
-def _describe_shared_settings(kind: Sequence[FoundRoute]) -> str:
+def _describe_settings_unless_stated(kind: Sequence[FoundRoute]) -> str:
     """What stands behind settings that a line does not name."""
     differing = [
         name

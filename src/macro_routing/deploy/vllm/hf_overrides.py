@@ -52,7 +52,7 @@ def read_route_from_hf_config(config: Any) -> Route:
     layers = _check_integer("macro_model_layers", getattr(config, "macro_model_layers", None))
     steps = [_check_integer("macro_layers", layer) for layer in _get_list_override("macro_layers", config)]
     entries = _get_list_override("macro_adds", config)
-    adds = dict(_parse_add(entry, len(steps)) for entry in entries)
+    adds = dict(_parse_macro_adds_entry(entry, len(steps)) for entry in entries)
     if len(adds) != len(entries):
         raise RouteError("macro_adds names a step twice; a step can add one earlier state only")
     route = Route(tuple(Step(layer, adds.get(index)) for index, layer in enumerate(steps)), layers)
@@ -60,7 +60,7 @@ def read_route_from_hf_config(config: Any) -> Route:
     return route
 
 
-def _parse_add(entry: Any, steps: int) -> tuple[int, Add]:
+def _parse_macro_adds_entry(entry: Any, steps: int) -> tuple[int, Add]:
     if not isinstance(entry, list | tuple) or len(entry) != 3:
         raise RouteError(f"macro_adds holds {shorten_value(entry)}; every entry is [step, back, coefficient]")
     index, back = (_check_integer("macro_adds", value) for value in entry[:2])

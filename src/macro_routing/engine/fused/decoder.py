@@ -20,7 +20,7 @@ from macro_routing.engine.fused.batch_plan import (
     split_routes_to_fit_memory,
 )
 from macro_routing.engine.fused.device_tables import (
-    RowAssignment,
+    RunningSequenceRows,
     SequenceTable,
     assign_rows_to_sequences,
     pad_row_count,
@@ -124,7 +124,7 @@ class FusedDecoder:
             _DecodingLoop(runner, schedule, plan.sequence_cache_regions, decoders).decode_until_finished(
                 tokens, new_tokens
             )
-            return plan.arrange_results_by_route_and_prompt([decoder.generated_texts_by_stage for decoder in decoders])
+            return plan.arrange_results_by_route_and_prompt([decoder.texts_of_finished_stages for decoder in decoders])
 
     def _get_large_enough_runner(self, needed: BufferSizes) -> ModelRunner:
         if self.runner is None or not self.runner.sizes.is_large_enough_for(needed):
@@ -167,7 +167,7 @@ class _DecodingLoop:
         for predictions in unread:
             self._read_predicted_tokens(*predictions)
 
-    def _prepare_decoding_step(self) -> tuple[RowAssignment, Callable[[], None]]:
+    def _prepare_decoding_step(self) -> tuple[RunningSequenceRows, Callable[[], None]]:
         assignment = assign_rows_to_sequences(self._schedule, self._table, self._active, self._runner.sizes.rows)
         step = self._runner.get_or_capture_token_step(assignment)  # while the device still runs earlier launches
         self._runner.tables.upload_row_assignment(assignment)

@@ -54,7 +54,7 @@ class LayerCallLaunchSize:
 
 
 @dataclass(frozen=True, eq=False)
-class RowAssignment:
+class RunningSequenceRows:
     """The rows of the sequences that are still running."""
 
     calls: tuple[LayerCallLaunchSize, ...]
@@ -76,7 +76,7 @@ def enumerate_within_groups(counts: _Array) -> tuple[_Array, _Array]:
 
 def assign_rows_to_sequences(
     schedule: LayerSchedule, table: SequenceTable, active: _Array, max_rows: int
-) -> RowAssignment:
+) -> RunningSequenceRows:
     """Assign rows to the active sequences; layer calls that no active route needs are left out."""
     live = np.flatnonzero(active)
     # Sequences sorted by route: those of one route are a slice of this list.
@@ -99,7 +99,7 @@ def assign_rows_to_sequences(
     assigned = tuple(map(LayerCallLaunchSize, (call.layer for call in calls), rows, [*same_rows, False]))
     live_sequences = np.full(max_rows, NONE, dtype=np.int32)
     live_sequences[: len(live)] = live
-    return RowAssignment(assigned, pad_row_count(len(live)), len(live), indices, coefficients, live_sequences)
+    return RunningSequenceRows(assigned, pad_row_count(len(live)), len(live), indices, coefficients, live_sequences)
 
 
 class DeviceRowAssignment:
@@ -113,7 +113,7 @@ class DeviceRowAssignment:
         self.coefficient = torch.zeros(max_calls + 2, max_rows, device=device)
         self.live_sequences, self.no_sequences = torch.full((2, max_rows), NONE, dtype=torch.int32, device=device)
 
-    def upload_row_assignment(self, assignment: RowAssignment) -> None:
+    def upload_row_assignment(self, assignment: RunningSequenceRows) -> None:
         """Copy an assignment to the device, after everything that was launched before."""
         calls = len(assignment.calls)
         self._indices[:, :calls].copy_(torch.from_numpy(assignment.indices))

@@ -17,7 +17,7 @@ from macro_routing.engine.fused.device_tables import (
     DeviceRowAssignment,
     LayerCallLaunchSize,
     ReasoningAndAnswerStageTables,
-    RowAssignment,
+    RunningSequenceRows,
 )
 from macro_routing.engine.fused.weights import LayerWeights, ModelWeights
 
@@ -164,7 +164,7 @@ class ModelRunner:
 
     # --- running ---------------------------------------------------------------------------------------------------
 
-    def get_or_capture_token_step(self, assignment: RowAssignment) -> Callable[[], None]:
+    def get_or_capture_token_step(self, assignment: RunningSequenceRows) -> Callable[[], None]:
         """The function that runs one token of this assignment; a missing CUDA graph is captured."""
         launch = functools.partial(self._launch_decoding_step, assignment.calls, assignment.padded_rows)
         if self.graphs is None:
