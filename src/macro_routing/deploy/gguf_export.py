@@ -122,8 +122,8 @@ def get_llama_cpp_pretokenizer_name(stored: dict[str, Any]) -> str:
     model, name = stored.get("model", {}), identify_pretokenizer(stored)
     if model.get("type") != "BPE" or model.get("byte_fallback") or name is None:
         raise ExportError(
-            "--format gguf writes byte-level BPE tokenizers with the pre-tokenizer of GPT-2, SmolLM, Qwen2 or Llama 3 only;"
-            " use --format hf, and llama.cpp's own converter on the result"
+            "--format gguf writes byte-level BPE tokenizers with the pre-tokenizer of GPT-2, SmolLM, Qwen2 or Llama 3"
+            " only; use --format hf, and llama.cpp's own converter on the result"
         )
     return name
 
