@@ -16,6 +16,7 @@ from macro_routing.report.rendering import render_template
 from macro_routing.report.rounds_chart import render_rounds_chart
 from macro_routing.report.route_chart import render_route
 from macro_routing.report.scale import Scale
+from macro_routing.report.search_tables import render_candidates_table
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 from macro_routing.runs.config import RunConfig, make_run_config
@@ -367,3 +368,31 @@ def test_the_copied_configuration_is_the_one_that_was_given():
     )
     again = RunConfig.from_toml_tables(tomllib.loads(format_config_as_toml(config.to_toml_tables())), "run.toml")
     assert again.to_toml_tables() == config.to_toml_tables()
+
+
+def test_finalists_are_shown_with_what_the_decision_knew():
+    finalist = {
+        "route": "L0-L3 L3 RJ",
+        "length": 9,
+        "program": None,
+        "log_probability": None,
+        "raw_rank": None,
+        "rank": None,
+        "correct": 60,
+        "n": 100,
+        "holdout": 300,
+        "holdout_n": 500,
+        "turned_down": "",
+        "expected_gain": 0.031,
+        "expected_deviation": 0.012,
+        "required_gain": 0.00625,
+        "p_value": 0.004,
+    }
+    standard = {**finalist, "route": "L0 RJ", "length": 8, "correct": 50, "holdout": 280}
+    standard |= dict.fromkeys(("expected_gain", "expected_deviation", "required_gain", "p_value"))
+    table = render_candidates_table({"chosen": finalist["route"], "refused": "", "candidates": [standard, finalist]})
+    text = re.sub(r"<[^>]*>", " ", table)
+    assert "360 of 600" in text
+    assert "+3.1 ± 1.2" in " ".join(text.split())
+    assert "+0.6" in text
+    assert "corrected for the number of finalists" in text

@@ -64,6 +64,8 @@ def describe_weak_evidence(route_file: RouteFile) -> str | None:
     test = route_file.scores.get("test")
     if not isinstance(test, Mapping):
         return None
+    if route_file.is_shown_as_accurate:
+        return None
     chance, gain = test.get("p_value"), test.get("difference")
     by_chance = isinstance(chance, int | float) and chance >= _SIGNIFICANCE_LEVEL
     no_gain = isinstance(gain, int | float) and gain <= 0

@@ -10,8 +10,10 @@ from macro_routing.report.formatting import (
     NO_VALUE,
     format_count,
     format_duration,
+    format_p_value,
     format_percent,
     format_percent_interval,
+    format_points,
     use_minus_sign,
 )
 from macro_routing.report.rendering import render_table
@@ -25,6 +27,8 @@ _ROUND_COLUMNS = (
 )
 _CANDIDATE_COLUMNS = ("route", "accuracy", "validation", "rank", "raw rank", "log-probability", "length", "")
 
+_FINALIST_COLUMNS = ("route", "correct", "expected gain", "must exceed", "p", "layers", "")
+
 _ROUNDS_NOTE = (
     "Different: routes among the draws; the rest are repeats. Best and median: of the draws scored to the end. "
     "Done and saved count evaluations, one route on one example each: done are those computed in this round, the "
@@ -34,6 +38,12 @@ _CANDIDATES_NOTE = (
     "The best on the validation examples is chosen; ties go to the better one on the training examples, then to the "
     "shorter, then to the more probable. Rank counts different routes, raw rank counts programs, several of which can "
     "be one route. One without ranks was not decoded from the policy: it is the anchor or came from the draws."
+)
+_FINALISTS_NOTE = (
+    "Correct: on the holdout and validation examples together, none of which the search used. The expected gain over "
+    "the standard pass is shrunk towards zero, since most finalists gain nothing; ± is its standard deviation. A "
+    "finalist with additional layers must gain their price; with the objective speed it may lose the margin. p: "
+    "one-sided paired test, corrected for the number of finalists."
 )
 
 
@@ -68,17 +78,23 @@ def _make_saved_evaluations_cell(done: int, saved: int) -> TableCell:
 
 
 def render_candidates_table(choice: dict[str, Any]) -> Markup:
-    """The final candidates with their validation scores."""
+    """The final candidates with their validation scores, or with what the final decision knew about them."""
     candidates = choice["candidates"]
     shown = candidates[:_MAX_CANDIDATES]
-    rows = [_make_candidate_row(candidate, choice["chosen"]) for candidate in shown]
+    is_tested = any("p_value" in candidate for candidate in candidates)
+    columns, make_row, note = (
+        (_FINALIST_COLUMNS, _make_finalist_row, _FINALISTS_NOTE)
+        if is_tested
+        else (_CANDIDATE_COLUMNS, _make_candidate_row, _CANDIDATES_NOTE)
+    )
+    rows = [make_row(candidate, choice["chosen"]) for candidate in shown]
     chosen = next((index for index, candidate in enumerate(shown) if candidate["route"] == choice["chosen"]), -1)
-    notes = [_CANDIDATES_NOTE]
+    notes = [note]
     if len(candidates) > len(shown):
         notes.append(f"{len(candidates) - len(shown)} more candidates are in candidates.json.")
     if choice["refused"]:
         notes.append(f"The standard pass was chosen {choice['refused']}.")
-    return render_table(ReportTable(_CANDIDATE_COLUMNS, rows, _CANDIDATE_COLUMNS[1:-1], chosen), notes)
+    return render_table(ReportTable(columns, rows, columns[1:-1], chosen), notes)
 
 
 def _make_candidate_row(candidate: dict[str, Any], chosen: str) -> Row:
@@ -92,6 +108,20 @@ def _make_candidate_row(candidate: dict[str, Any], chosen: str) -> Row:
         NO_VALUE if candidate["rank"] is None else str(candidate["rank"]),
         NO_VALUE if candidate["raw_rank"] is None else str(candidate["raw_rank"]),
         NO_VALUE if log_probability is None else use_minus_sign(f"{log_probability:.2f}"),
+        str(candidate["length"]),
+        _make_remark_cell(candidate, chosen),
+    ]
+
+
+def _make_finalist_row(candidate: dict[str, Any], chosen: str) -> Row:
+    correct, n = candidate["correct"] + candidate["holdout"], candidate["n"] + candidate["holdout_n"]
+    gain, required, p_value = candidate["expected_gain"], candidate["required_gain"], candidate["p_value"]
+    return [
+        TableCell(candidate["route"], kind="route"),
+        TableCell(format_percent(correct / n), f"{format_count(correct)} of {format_count(n)}") if n else NO_VALUE,
+        NO_VALUE if gain is None else TableCell(format_points(gain), f"± {100 * candidate['expected_deviation']:.1f}"),
+        NO_VALUE if required is None else format_points(required),
+        NO_VALUE if p_value is None else format_p_value(p_value),
         str(candidate["length"]),
         _make_remark_cell(candidate, chosen),
     ]

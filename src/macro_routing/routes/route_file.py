@@ -39,6 +39,15 @@ class RouteFile:
     recommendation: str = ""
     """Why it is recommended or not."""
 
+    @property
+    def is_shown_as_accurate(self) -> bool:
+        """Whether it was searched for speed, and the test set shows that it loses less than the margin."""
+        decision, test = self.found_by.get("decision"), self.scores.get("test")
+        if not isinstance(decision, Mapping) or not isinstance(test, Mapping) or decision.get("objective") != "speed":
+            return False
+        margin, low = decision.get("margin"), test.get("low")
+        return isinstance(margin, int | float) and isinstance(low, int | float) and low > -margin / 100
+
     def to_json(self) -> str:
         """The file's text."""
         values = asdict(self)
