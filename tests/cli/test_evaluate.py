@@ -34,7 +34,9 @@ def test_standard_against_route_on_a_benchmark_and_again_from_the_store(store):
     assert again.count("20 from the store") == 2
     info = json.loads(run("store", "info", "--store", store, "--json").stdout)
     assert info["scopes"][0]["outcomes"] == 40
-    assert "forgot 40 outcomes" in run("store", "prune", "--task", "sciq", "--store", store).stdout
+    assert "give it alone" in run("store", "prune", "--all", "--task", "sciq", "--store", store, status=2).stderr
+    assert "nothing there matches" in run("store", "prune", "--model", "smollm2", "--store", store).stdout
+    assert "forgot 40 scores in" in run("store", "prune", "--task", "sciq", "--store", store).stdout
 
 
 @needs_datasets

@@ -129,7 +129,7 @@ def _make_flag_parameter(option: RunOption, override: FlagCustomization) -> insp
     info = typer.Option(
         option.flag_declaration,
         help=override.help or option.option.help,
-        show_default=override.default or option.shown_default or False,
+        show_default=override.default or override.value or option.shown_default or False,
         rich_help_panel=option.option.panel,
         metavar=option.option.metavar or None,
         min=override.minimum,

@@ -50,7 +50,7 @@ def list_store_contents(
 def _describe_stored_scope(scope: StoredScopeSummary) -> str:
     task, mode = scope.description.get("task"), scope.description.get("decoding", {}).get("mode")
     model = str(scope.description.get("numerics", ""))[:8]
-    return f"{task} {mode}, model {model}…: {scope.outcomes} outcomes of {scope.routes} routes, since {scope.made}"
+    return f"{task} {mode}, model {model}…: {scope.outcomes} scores of {scope.routes} routes, since {scope.made}"
 
 
 @app.command("prune")
@@ -66,9 +66,15 @@ def delete_scores(
     """
     if not everything and not task and not model:
         raise MacroError("say what to forget: --task, --model or --all")
+    if everything and (task or model):
+        raise MacroError("--all forgets the scores of every task and model; leave it out, or give it alone")
 
     def is_selected_scope(scope: Mapping[str, Any]) -> bool:
         by_task = not task or scope.get("task") == task
-        return everything or (by_task and str(scope.get("numerics", "")).startswith(model or ""))
+        return by_task and str(scope.get("numerics", "")).startswith(model or "")
 
-    print(f"forgot {_open_existing_score_store(store).delete_scopes(is_selected_scope)} outcomes")
+    opened = _open_existing_score_store(store)
+    count = opened.delete_scopes(is_selected_scope)
+    print(f"forgot {count} {'score' if count == 1 else 'scores'} in {opened.path}")
+    if not count:
+        print("nothing there matches; `macro store info` lists what it holds")
