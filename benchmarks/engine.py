@@ -21,7 +21,7 @@ from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.planted_problem import TRAIN, PlantedProblem, simulate_race_of_draws
 from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.work_items import UnitSizes, plan_race_units, shuffle_indices_into_units
+from macro_routing.evaluation.work_items import UnitSizes, group_examples_into_race_units, shuffle_indices_into_units
 from macro_routing.models import FrozenModel, load_model
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MarkovPolicy, Proposal, Round, Score
@@ -78,7 +78,11 @@ def measure_race(
         evaluator = Evaluator(frozen, task, decoding, store)
         races = {mode: evaluator.race_draws(draws, examples, ELITE, mode) for mode in (EXACT, NEVER, STATISTICAL)}
         # Hindsight knows the elite, but sees the examples in the same order.
-        in_order = [example for unit in plan_race_units(examples, evaluator.examples_per_unit) for example in unit]
+        in_order = [
+            example
+            for unit in group_examples_into_race_units(examples, evaluator.examples_per_unit)
+            for example in unit
+        ]
         scores = evaluator.evaluate(draws, in_order)
         store.close()
     table = np.array([scores[route].correct for route in draws], dtype=float)

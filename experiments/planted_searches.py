@@ -168,7 +168,7 @@ def make_row(name: str, runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def format_difference(first: Sequence[Sequence[float]], runs: Sequence[dict[str, Any]]) -> str:
+def format_difference_with_interval(first: Sequence[Sequence[float]], runs: Sequence[dict[str, Any]]) -> str:
     """How a search differs from the one of the first line on the problems that both have."""
     before = {int(seed): share for seed, share, _ in first}
     differences = np.array([run["share"] - before[run["seed"]] for run in runs if run["sort"] == PLANTED])
@@ -259,7 +259,8 @@ def main() -> None:
                     with arguments.runs.open("a", encoding="utf-8") as kept:
                         kept.write(json.dumps(run) + "\n")
             lines.append(
-                make_row(name, runs) | {"against": format_difference(lines[0]["raw"], runs) if lines else None}
+                make_row(name, runs)
+                | {"against": format_difference_with_interval(lines[0]["raw"], runs) if lines else None}
             )
             targets += make_target_rows(name, runs)
             print({key: value for key, value in lines[-1].items() if key != "raw"}, flush=True)

@@ -67,7 +67,7 @@ def check_known_keys(values: Mapping[str, Any], known: list[str], source: str) -
 
 
 @dataclass(frozen=True)
-class Range:
+class AllowedRange:
     """The allowed values of a numeric field."""
 
     minimum: float
@@ -79,7 +79,7 @@ class Range:
 
 
 class CheckedSettings:
-    """Base class of settings dataclasses whose numbers have a range: ``draws: Annotated[int, Range(1)] = 30``."""
+    """Base class of settings whose numbers have a range: ``draws: Annotated[int, AllowedRange(1)] = 30``."""
 
     def __post_init__(self) -> None:
         """Check numeric fields against their ranges, and that boolean fields hold booleans.
@@ -96,7 +96,7 @@ class CheckedSettings:
                 object.__setattr__(self, name, value if kind is int else float(value))
 
 
-def _check_range(name: str, value: object, allowed: Range, kind: object) -> None:
+def _check_range(name: str, value: object, allowed: AllowedRange, kind: object) -> None:
     if kind is int:
         maximum = None if allowed.maximum == math.inf else int(allowed.maximum)
         check_integer(name, value, minimum=int(allowed.minimum), maximum=maximum)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from macro_routing.cli.evaluate import _read_search_seed, _resolve_decoding, _warn_of_seen_examples
+from macro_routing.cli.evaluate import _override_decoding_with_flags, _read_search_seed, _warn_of_seen_examples
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
 from macro_routing.tasks import load_task, make_splits
@@ -35,7 +35,7 @@ NINE = route_file(decoding={"mode": "direct", "answer_budget": 9})
     ],
 )
 def test_flags_go_before_the_file_before_the_task(task, file, mode, given, expected):
-    found = _resolve_decoding(file, load_task(task), given if mode is None else {**given, "mode": mode})
+    found = _override_decoding_with_flags(file, load_task(task), given if mode is None else {**given, "mode": mode})
     assert (found.mode, found.answer_budget) == expected
 
 

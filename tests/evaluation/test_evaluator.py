@@ -12,7 +12,11 @@ from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.model_answers import answer_examples
 from macro_routing.evaluation.racing import NEVER
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.work_items import UnitSizes, plan_race_units, split_into_units
+from macro_routing.evaluation.work_items import (
+    UnitSizes,
+    group_examples_into_race_units,
+    split_examples_into_work_units,
+)
 from macro_routing.models import load_model
 from macro_routing.models.routing import apply_route
 from macro_routing.routes import Route, RouteSpace, parse_route
@@ -267,13 +271,13 @@ def test_units_do_not_depend_on_anything_but_the_list():
     task = load_task("category", seed=11)
     examples = task.pools["train"][:50]
     sizes = UnitSizes(race=8, race_late=2)
-    units = plan_race_units(examples, sizes)
+    units = group_examples_into_race_units(examples, sizes)
     assert sorted(one.id for unit in units for one in unit) == sorted(one.id for one in examples)
     assert len(units[0]) > 2  # the first ones are larger
     assert max(map(len, units)) <= 8
     assert max(map(len, units[-15:])) <= 2
-    assert units == plan_race_units(examples, sizes)
-    assert split_into_units(examples, 16)[:2] == split_into_units(examples[:40], 16)[:2]
+    assert units == group_examples_into_race_units(examples, sizes)
+    assert split_examples_into_work_units(examples, 16)[:2] == split_examples_into_work_units(examples[:40], 16)[:2]
 
 
 def test_a_route_whose_numbers_overflow_is_wrong_not_broken(category):

@@ -11,7 +11,7 @@ from experiments.planted_searches import (
     METHODS,
     PLANTED,
     TABLES,
-    format_difference,
+    format_difference_with_interval,
     main,
     make_row,
     make_target_rows,
@@ -47,8 +47,10 @@ def test_differences_are_taken_problem_by_problem():
         return [{**facts, "seed": seed, "share": share} for seed, share in enumerate(shares)]
 
     first = make_row("first", runs([0.0, 0.5, 1.0]))
-    assert format_difference(first["raw"], runs([0.1, 0.6, 1.1])) == "+0.100 ± 0.000"
-    assert format_difference(first["raw"], [*runs([0.0, 0.5, 0.7]), {"sort": "nothing"}]) == "-0.100 ± 0.196"
+    assert format_difference_with_interval(first["raw"], runs([0.1, 0.6, 1.1])) == "+0.100 ± 0.000"
+    assert (
+        format_difference_with_interval(first["raw"], [*runs([0.0, 0.5, 0.7]), {"sort": "nothing"}]) == "-0.100 ± 0.196"
+    )
 
 
 def test_a_problem_gives_the_same_every_time():

@@ -44,7 +44,7 @@ def test_a_search_finds_the_best_recorded_route_and_asks_for_no_other(landscape)
     assert found.asked <= 4000
     finalist = next(finalist for finalist in found.finalists if finalist.evidence.route == TARGET)
     assert finalist.evidence.p_value < 0.001
-    assert finalist.evidence.probability > 0.97
+    assert finalist.evidence.probability_of_meeting_objective > 0.97
     assert finalist.judged.mean() == found.gain
 
 

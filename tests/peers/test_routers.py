@@ -510,7 +510,7 @@ def test_infeasible_actions_are_never_decided(frozen, seed):
     routers = _untrained_programs(frozen, seed)
     routers.routers.outer_bias[:, SPACE.rejoin_action] -= 100  # written to the end of the budget
     prompts = _prompts(8, seed)
-    programs = routers.decide_programs(frozen, prompts)
+    programs = routers.choose_program_per_prompt(frozen, prompts)
     for program, route in zip(programs, routers.decide_routes(frozen, prompts), strict=True):
         SPACE.check_route(program)
         SPACE.check_route(route)
@@ -555,7 +555,7 @@ def test_program_routers_learn_what_the_first_token_says(frozen, trained_program
     assert routers.routers.router_count == 6
     endless = copy.deepcopy(routers)
     endless.routers.outer_bias[:, SPACE.rejoin_action] -= 100
-    assert max(len(program.steps) for program in endless.decide_programs(frozen, prompts)) == 7
+    assert max(len(program.steps) for program in endless.choose_program_per_prompt(frozen, prompts)) == 7
 
 
 def test_a_program_of_the_greatest_length_has_no_router_for_its_forced_end(frozen):

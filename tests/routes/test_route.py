@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 
 from macro_routing.errors import RouteError
-from macro_routing.routes import Add, Program, Route, Step, compute_route_statistics, parse_program, parse_route
-from macro_routing.routes.route_statistics import describe_deviations_from_standard_pass, render_route_ascii
+from macro_routing.routes import Add, Program, Route, Step, count_route_moves, parse_program, parse_route
+from macro_routing.routes.route_moves import describe_deviations_from_standard_pass, render_route_ascii
 from tests.strategies import programs
 
 
@@ -83,7 +83,7 @@ def test_routes_have_a_length_and_a_readable_repr():
 
 
 def test_composition_counts_what_differs():
-    facts = compute_route_statistics(parse_route("L0-L3 L1(+h-2) L3(-0.25h-1) L5 L5 RJ", 8))
+    facts = count_route_moves(parse_route("L0-L3 L1(+h-2) L3(-0.25h-1) L5 L5 RJ", 8))
     assert facts.adds == 1
     assert facts.subtractions == 1
     assert facts.length == 10
@@ -94,7 +94,7 @@ def test_composition_counts_what_differs():
 
 
 def test_standard_pass_differs_in_nothing():
-    facts = compute_route_statistics(Route.standard(5))
+    facts = count_route_moves(Route.standard(5))
     assert (facts.adds, facts.repeats, facts.skips, facts.back_jumps, facts.forward_jumps) == (0, 0, 0, 0, 0)
     assert describe_deviations_from_standard_pass(Route.standard(5)) == []
 

@@ -35,12 +35,12 @@ def test_actions_come_in_the_order_that_settles_ties():
 
 @pytest.mark.parametrize(("applied", "phase"), [(1, 0), (13, 0), (14, 1), (26, 1), (27, 2), (40, 2)])
 def test_phases_change_at_the_thirds(applied, phase):
-    assert RouteSpace(28, max_length=40).compute_budget_phase(applied) == phase
+    assert RouteSpace(28, max_length=40).compute_route_length_phase(applied) == phase
 
 
 def test_exact_thirds_belong_to_the_later_phase():
     space = RouteSpace(6, max_length=12)
-    assert [space.compute_budget_phase(applied) for applied in (3, 4, 7, 8)] == [0, 1, 1, 2]
+    assert [space.compute_route_length_phase(applied) for applied in (3, 4, 7, 8)] == [0, 1, 1, 2]
 
 
 def test_default_length_is_twelve_more():

@@ -492,7 +492,7 @@ class _GivesUp(Evaluator):
     def _score_work_items(self, items):
         self.report("memory ran out")
         for item in items:
-            for part in item.split_by_route():
+            for part in item.split_into_single_route_items():
                 is_fatal = part.routes[0] == self.route and self.examples & set(part.unit)
                 yield part, ScoringFailure("crashed its worker") if is_fatal else self.run_work_item(part)
 

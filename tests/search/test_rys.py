@@ -15,8 +15,8 @@ from macro_routing.search.rys import (
     BlockBeamSettings,
     BlockSweep,
     BlockSweepSettings,
+    LayerRepeatCountSweep,
     RepeatCountSettings,
-    RepeatCountSweep,
     RYSSurrogateSearch,
     RYSSurrogateSettings,
     count_possible_blocks,
@@ -35,7 +35,7 @@ SMALL_SURROGATE = RYSSurrogateSettings(rounds=3, proposals=6, pool_size=30)
 SEARCHES = {
     "sweep": lambda budget, **more: BlockSweep(6, 50, budget, **more),
     "sweep of short blocks": lambda budget, **more: BlockSweep(6, 50, budget, BlockSweepSettings(2, 3), **more),
-    "counts": lambda budget, **more: RepeatCountSweep(6, 50, budget, RepeatCountSettings(max_repeats=4), **more),
+    "counts": lambda budget, **more: LayerRepeatCountSweep(6, 50, budget, RepeatCountSettings(max_repeats=4), **more),
     "beam": lambda budget, **more: BlockBeamSearch(6, 50, budget, BlockBeamSettings(beam_width=3, max_span=2), **more),
     "deep beam": lambda budget, **more: BlockBeamSearch(4, 50, budget, BlockBeamSettings(50, 9, max_span=0), **more),
     "surrogate": lambda budget, **more: RYSSurrogateSearch(6, 50, budget, SMALL_SURROGATE, **more),
@@ -86,7 +86,7 @@ def test_all_blocks_of_a_model_are_as_many_as_rys_says():
 
 
 def test_the_sweep_of_counts_is_every_layer_alone():
-    (asked,), _ = _rounds(RepeatCountSweep(3, 20, 100, RepeatCountSettings(max_repeats=3)))
+    (asked,), _ = _rounds(LayerRepeatCountSweep(3, 20, 100, RepeatCountSettings(max_repeats=3)))
     assert [_layers(proposal.route) for proposal in asked.proposals] == [
         [0, 1, 2],
         [0, 0, 1, 2],

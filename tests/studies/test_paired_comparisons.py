@@ -2,7 +2,7 @@
 
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
-    compare_scores,
+    compute_paired_score_difference,
     draw_differences,
     select_significant_gains,
     select_significantly_worse_rows,
@@ -22,7 +22,11 @@ def test_a_p_of_zero_is_a_loss_and_none_is_not():
 
 def test_a_loss_on_very_many_examples_is_drawn_as_one():
     (row,) = add_holm_correction(
-        [compare_scores({"route": "L0 RJ", "correct": [1] * 2000}, {"route": "L0-L1 L1 RJ", "correct": [0] * 2000})]
+        [
+            compute_paired_score_difference(
+                {"route": "L0 RJ", "correct": [1] * 2000}, {"route": "L0-L1 L1 RJ", "correct": [0] * 2000}
+            )
+        ]
     )
     assert row["p"] == 0.0  # too small for a number of the machine
     figure = draw_differences("f", "title", [("one", row)])

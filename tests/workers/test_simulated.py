@@ -10,7 +10,7 @@ from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.work_items import UnitSizes, plan_race_units
+from macro_routing.evaluation.work_items import UnitSizes, group_examples_into_race_units
 from macro_routing.routes import RouteSpace
 from macro_routing.search import MarkovPolicy, StoppedScore
 from macro_routing.workers.backend import WorkerExited
@@ -115,7 +115,7 @@ def test_a_route_that_fails_where_the_race_never_looks_races_like_any_other(froz
     """What workers do ahead decides nothing: neither what they find there, nor that they die of it."""
     draws, examples = _draws(20), small_task().pools["train"][:60]
     alone = _evaluator(frozen, Table()).race_draws(draws, examples, 4, EXACT)
-    units = plan_race_units(examples, UnitSizes(race=6, race_late=3, full=8))
+    units = group_examples_into_race_units(examples, UnitSizes(race=6, race_late=3, full=8))
     deaths = 0
     for place, (route, looked_at, _) in enumerate(alone.answers):
         if looked_at == len(examples):

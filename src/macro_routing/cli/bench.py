@@ -9,7 +9,7 @@ import numpy as np
 import typer
 
 from macro_routing.cli.console import (
-    prepare_model_libraries,
+    check_and_quiet_model_libraries,
     print_fields,
     print_json,
     print_progress_message,
@@ -61,7 +61,7 @@ def bench(
 
     On a GPU: `macro bench MODEL --fused --task gsm8k --mode reasoning --reasoning-budget 400 --answer-budget 128`
     """
-    prepare_model_libraries()
+    check_and_quiet_model_libraries()
     _check_writable(output)
     loaded_task = load_task(task, data_dir=data_dir, seed=seed)
     training = make_splits(loaded_task, seed=seed).train
@@ -113,7 +113,7 @@ def _time_shared_and_separate_routes(
     elite: int,
 ) -> dict[str, Any]:
     """Draws and single edits together and one after the other, and a race of the draws."""
-    from macro_routing.evaluation.bench import make_repeat_and_skip_routes, time_joint_route_scoring, time_race
+    from macro_routing.evaluation.bench import benchmark_racing, make_repeat_and_skip_routes, time_joint_route_scoring
 
     swept = make_repeat_and_skip_routes(frozen.layers)
     swept = swept[:: max(1, len(swept) // edits)][:edits] if edits else swept
@@ -123,7 +123,7 @@ def _time_shared_and_separate_routes(
     print_progress_message(f"{len(swept)} single repeats and skips on {few} examples")
     swept_timing = time_joint_route_scoring(frozen, task, swept, training[:few], decoding)
     print_progress_message(f"{len(drawn)} draws racing over {race_examples} examples")
-    race = time_race(frozen, task, drawn, training[:race_examples], elite, decoding)
+    race = benchmark_racing(frozen, task, drawn, training[:race_examples], elite, decoding)
     return {
         "draws": drawn_timing,
         "sweep": swept_timing,

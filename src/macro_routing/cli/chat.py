@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from macro_routing import models
-from macro_routing.cli.console import prepare_model_libraries, print_progress_message
+from macro_routing.cli.console import check_and_quiet_model_libraries, print_progress_message
 from macro_routing.cli.route_argument import read_route
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.models.catalog import DEFAULT_MODEL
@@ -33,7 +33,7 @@ def chat(
 
     Example: `echo 'Hello' | macro chat smollm2-135m`
     """
-    prepare_model_libraries()
+    check_and_quiet_model_libraries()
     frozen = models.load_model(model, make_load_options_from_flags(flags), print_progress_message)
     parsed = read_route(route, frozen)
     routed = frozen.model if parsed.is_standard else models.apply_route(frozen, parsed)

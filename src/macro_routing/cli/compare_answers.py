@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from macro_routing.cli.console import prepare_model_libraries, print_json, print_progress_message, print_table
+from macro_routing.cli.console import check_and_quiet_model_libraries, print_json, print_progress_message, print_table
 from macro_routing.cli.route_argument import read_route
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.errors import SettingsError
@@ -47,7 +47,7 @@ def compare_answers(
         return
     if route is None:
         raise SettingsError("--prompt needs a --route to compare with the standard pass")
-    prepare_model_libraries()
+    check_and_quiet_model_libraries()
     frozen = load_model(model, make_load_options_from_flags(flags), print_progress_message)
     _print_answer_pairs([_answer_with_both_routes(frozen, prompt or "", route, budget)], 1, as_json=as_json)
 

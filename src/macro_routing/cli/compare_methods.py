@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from macro_routing.cli.console import prepare_model_libraries, print_json, print_table, read_toml
+from macro_routing.cli.console import check_and_quiet_model_libraries, print_json, print_table, read_toml
 from macro_routing.cli.plan import print_comparison_plan
 from macro_routing.cli.progress import make_progress_listener
 from macro_routing.cli.run_options import (
@@ -83,7 +83,7 @@ def compare(
 
     Your own data: `macro compare --task mine.csv --answer right --choices right,wrong1,wrong2 --preset quick`
     """
-    prepare_model_libraries()
+    check_and_quiet_model_libraries()
     workers = make_worker_settings(flags)
     # The settings of searches are for those that know them, so they are not checked against one method here.
     names, numbers = parse_names(methods), parse_seeds(seeds)

@@ -101,7 +101,7 @@ def read_toml(path: Path | None) -> dict[str, Any]:
         raise MacroError(f"cannot read {path}: {error}; it must be a TOML file (lines of key = value)") from None
 
 
-def prepare_model_libraries() -> None:
+def check_and_quiet_model_libraries() -> None:
     """Check that the libraries for models are installed, and keep their progress bars and advice out of the output.
 
     They read the environment when they are imported: an error in the flags is reported before that.

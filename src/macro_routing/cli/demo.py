@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from macro_routing.cli.console import prepare_model_libraries
+from macro_routing.cli.console import check_and_quiet_model_libraries
 from macro_routing.cli.search import find_free_folder, search_and_report
 from macro_routing.models.catalog import DEFAULT_MODEL
 from macro_routing.runs.config import make_run_config
@@ -28,7 +28,7 @@ def demo(
 
     Example: `macro demo`
     """
-    prepare_model_libraries()
+    check_and_quiet_model_libraries()
     config = make_run_config(TASK, DEFAULT_MODEL, "quick", seed=SEED)
     search_and_report(config, out or find_free_folder("demo"), None, [], as_json=as_json)
     if not as_json:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from macro_routing.cli.console import prepare_model_libraries, print_fields, print_json, print_progress_message
+from macro_routing.cli.console import check_and_quiet_model_libraries, print_fields, print_json, print_progress_message
 from macro_routing.cli.route_argument import read_route
 from macro_routing.cli.run_options import LOADING, FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.errors import MacroError
@@ -47,7 +47,7 @@ def doctor(
         else:
             print_fields([(fact.topic, fact.finding + (f"  → {fact.remedy}" if fact.remedy else "")) for fact in facts])
         return
-    prepare_model_libraries()
+    check_and_quiet_model_libraries()
     from macro_routing.models.doctor import run_checks
 
     if model == "":

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from macro_routing import evaluation
-from macro_routing.cli.console import prepare_model_libraries, print_fields, print_json, print_progress_message
+from macro_routing.cli.console import check_and_quiet_model_libraries, print_fields, print_json, print_progress_message
 from macro_routing.cli.progress import ProgressLinePrinter
 from macro_routing.cli.route_argument import read_route, read_route_file
 from macro_routing.cli.run_options import (
@@ -69,7 +69,7 @@ def evaluate(
 
     Example: `macro evaluate --task category --mode likelihood --route 'L0-L17 L17 RJ' --limit 200`
     """
-    prepare_model_libraries()
+    check_and_quiet_model_libraries()
     from macro_routing.runs.prepare import get_or_create_worker_pool, load_configured_model, load_configured_task
 
     file = read_route_file(route)
@@ -77,7 +77,7 @@ def evaluate(
     workers = make_worker_settings(flags)
     config = make_run_config({**flags, "": {"seed": search_seed or 0, **flags[""]}}, None)
     task, seed = load_configured_task(config), config.seed
-    decoding = _resolve_decoding(file, task, flags.get("decoding", {}))
+    decoding = _override_decoding_with_flags(file, task, flags.get("decoding", {}))
     examples = make_splits(task, seed=seed).get_split(split)[:limit]
     if file and file.task == task.name and search_seed not in {None, seed}:
         _warn_of_seen_examples(
@@ -129,7 +129,7 @@ def _read_search_seed(file: RouteFile | None) -> int | None:
     return seed if isinstance(seed, int) and seed >= 0 else None
 
 
-def _resolve_decoding(file: RouteFile | None, task: Task, given: dict[str, Any]) -> DecodingSettings:
+def _override_decoding_with_flags(file: RouteFile | None, task: Task, given: dict[str, Any]) -> DecodingSettings:
     """Flags override what the route was found with; another way to answer has its own budgets."""
     known = dict(file.decoding) if file and file.task == task.name and "mode" not in given else {}
     fields = {field.name for field in dataclasses.fields(DecodingSettings)}

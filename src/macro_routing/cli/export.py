@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from macro_routing.cli.console import prepare_model_libraries, print_progress_message
+from macro_routing.cli.console import check_and_quiet_model_libraries, print_progress_message
 from macro_routing.cli.route_argument import find_model_of_route, read_route, read_route_file
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.cli.stopping import show_hint_on_interrupt
@@ -53,7 +53,7 @@ def export(
 
     Example: `macro export 'L0-L17 L17 RJ' --model smollm2-135m --format gguf --out my-model.gguf`
     """
-    prepare_model_libraries()
+    check_and_quiet_model_libraries()
     if copy_weights and to != "routed":
         raise ExportError(
             f"--copy-weights belongs to --format routed; --format {to} copies what it needs anyway, leave it out"

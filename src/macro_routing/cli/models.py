@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from macro_routing.cli.console import prepare_model_libraries, print_json, print_progress_message
+from macro_routing.cli.console import check_and_quiet_model_libraries, print_json, print_progress_message
 from macro_routing.errors import ModelError, suggest_name
 from macro_routing.models.catalog import BUILT_IN_MODELS, fetch_model_folder, get_cache_folder_of_converted_gguf
 from macro_routing.models.support import SUPPORTED_ARCHITECTURES
@@ -27,7 +27,7 @@ def models(
                 f"{fetch!r} is not built in; built in are {', '.join(BUILT_IN_MODELS)}"
                 f"{suggest_name(fetch, BUILT_IN_MODELS)}"
             )
-        prepare_model_libraries()
+        check_and_quiet_model_libraries()
         print(fetch_model_folder(fetch, report=print_progress_message))
         return
     if as_json:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from macro_routing import runs
-from macro_routing.cli.console import prepare_model_libraries
+from macro_routing.cli.console import check_and_quiet_model_libraries
 from macro_routing.cli.progress import make_progress_listener, warn_of_modified_run_files
 from macro_routing.cli.run_options import (
     EXECUTION,
@@ -42,7 +42,7 @@ def resume(
     """
     from macro_routing.report import write_report
 
-    prepare_model_libraries()
+    check_and_quiet_model_libraries()
     workers = make_worker_settings(flags)
     # A finished run is only read, so it may lie where nothing can be written.
     is_finished = RunFolder.open(run).is_finished and (run / REPORT).is_file()

@@ -10,8 +10,8 @@ from macro_routing.cli.console import format_multiline_field, print_fields, prin
 from macro_routing.cli.help_groups import make_command_group
 from macro_routing.cli.route_argument import read_route_text
 from macro_routing.routes import Route, format_route, parse_route
-from macro_routing.routes.route_statistics import (
-    compute_route_statistics,
+from macro_routing.routes.route_moves import (
+    count_route_moves,
     describe_deviations_from_standard_pass,
     render_route_ascii,
 )
@@ -50,7 +50,7 @@ def show_route(
     if as_json:
         print_json(_route_to_json(parsed))
         return
-    facts = compute_route_statistics(parsed)
+    facts = count_route_moves(parsed)
     print_fields(
         [
             ("route", str(parsed)),
@@ -66,7 +66,7 @@ def show_route(
 
 
 def _describe_route_composition(route: Route) -> str:
-    counts = dataclasses.asdict(compute_route_statistics(route))
+    counts = dataclasses.asdict(count_route_moves(route))
     del counts["length"]
     words = {name: name.replace("_", " ") for name in counts}
     return ", ".join(
@@ -80,7 +80,7 @@ def _route_to_json(route: Route) -> dict[str, object]:
         "layers": route.layers,
         "steps": [str(step) for step in route.steps],
         "is_standard": route.is_standard,
-        **dataclasses.asdict(compute_route_statistics(route)),
+        **dataclasses.asdict(count_route_moves(route)),
         "differences": describe_deviations_from_standard_pass(route),
         "track": render_route_ascii(route),
     }

@@ -67,7 +67,7 @@ def with_run_options(
         def call_with_run_flags(**values: Any) -> None:
             command(flags=pop_run_flags(names, values), **values)
 
-        set_signature(
+        set_typer_command_parameters(
             call_with_run_flags,
             [*make_run_cli_parameters(names, overrides), *list_declared_parameters(command, "flags")],
         )
@@ -76,7 +76,7 @@ def with_run_options(
     return add_options_to_command
 
 
-def set_signature(command: Callable[..., None], parameters: Sequence[inspect.Parameter]) -> None:
+def set_typer_command_parameters(command: Callable[..., None], parameters: Sequence[inspect.Parameter]) -> None:
     """Let typer see these parameters."""
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from macro_routing import runs
-from macro_routing.cli.console import prepare_model_libraries, print_fields, print_json, print_table
+from macro_routing.cli.console import check_and_quiet_model_libraries, print_fields, print_json, print_table
 from macro_routing.cli.plan import print_search_plan
 from macro_routing.cli.progress import make_progress_listener
 from macro_routing.cli.run_options import (
@@ -55,7 +55,7 @@ def search(
 
     Your own data: `macro search --task mine.csv --answer right --choices right,wrong1,wrong2 --preset quick`
     """
-    prepare_model_libraries()
+    check_and_quiet_model_libraries()
     workers = make_worker_settings(flags)
     run_config = make_run_config(flags, config)
     if dry_run:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from macro_routing import models
-from macro_routing.cli.console import prepare_model_libraries, print_progress_message
+from macro_routing.cli.console import check_and_quiet_model_libraries, print_progress_message
 from macro_routing.cli.route_argument import find_model_of_route, read_route
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.deploy import serving
@@ -50,7 +50,7 @@ def serve(
 
     Example: `macro serve 'L0-L17 L17 RJ' --model smollm2-135m --port 8001 -- --max-model-len 2048`
     """
-    prepare_model_libraries()
+    check_and_quiet_model_libraries()
     if engine == "vllm" and not (serving.is_vllm_installed() or only_print):
         raise ModelError(
             "vLLM is not installed here; in an environment of its own: pip install 'macro-routing[vllm]'"

@@ -13,7 +13,7 @@ import typer
 
 from macro_routing import studies
 from macro_routing.cli.console import (
-    prepare_model_libraries,
+    check_and_quiet_model_libraries,
     print_fields,
     print_json,
     print_progress_message,
@@ -34,7 +34,7 @@ from macro_routing.cli.run_options import (
     make_settings_parameters,
     pop_run_flags,
     pop_settings,
-    set_signature,
+    set_typer_command_parameters,
 )
 from macro_routing.cli.stopping import show_hint_on_interrupt
 from macro_routing.errors import SettingsError
@@ -119,7 +119,7 @@ def study_command(
     def add_options_to_command(command: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(command)
         def call_with_run_flags(**values: Any) -> None:
-            prepare_model_libraries()
+            check_and_quiet_model_libraries()
             flags = pop_run_flags(names, values)
             common = {name: values.pop(name) for name in ("config", "store", "minutes", "out", "as_json")}
             study_settings = pop_settings(settings, values) if settings else None
@@ -131,7 +131,7 @@ def study_command(
             *(make_settings_parameters(settings) if settings else []),
             *_make_common_parameters(study, overrides.get("store", FlagCustomization()).default),
         ]
-        set_signature(call_with_run_flags, parameters)
+        set_typer_command_parameters(call_with_run_flags, parameters)
         return call_with_run_flags
 
     return add_options_to_command

@@ -33,7 +33,7 @@ def write_gguf(base: ModelMetadata, route: Route, evidence: RouteFile | None, ou
     tokenizer = load_tokenizer(base.folder, base.name, LoadOptions())
     with open_export_output(out, sum(block.size_bytes for block in blocks)) as path:
         writer = _write_gguf_metadata(base, route, evidence, path)
-        _write_tokenizer(writer, tokenizer, base.config.vocab_size)
+        _write_tokenizer_to_gguf(writer, tokenizer, base.config.vocab_size)
         _write_tensors(writer, blocks, base.config)
 
 
@@ -99,7 +99,7 @@ def _get_rope_parameters(config: Any) -> dict[str, Any]:
 # --- tokenizer ----------------------------------------------------------------------------------------------------
 
 
-def _write_tokenizer(writer: Any, tokenizer: Any, size: int) -> None:
+def _write_tokenizer_to_gguf(writer: Any, tokenizer: Any, size: int) -> None:
     """Write the tokenizer's part of a GGUF file for an embedding with ``size`` rows."""
     stored = json.loads(tokenizer.backend_tokenizer.to_str())
     writer.add_tokenizer_model("gpt2")

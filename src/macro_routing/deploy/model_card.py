@@ -10,7 +10,7 @@ from macro_routing.deploy.export_common import get_hub_commit
 from macro_routing.models.frozen import ModelMetadata
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
-from macro_routing.routes.route_statistics import describe_deviations_from_standard_pass
+from macro_routing.routes.route_moves import describe_deviations_from_standard_pass
 
 _FIELD_TITLES = {
     "n": "examples",

@@ -69,7 +69,7 @@ class LayerSchedule:
     """The largest number of states that a route keeps for its adds."""
 
 
-class _LayerOrderProgress:
+class _NextLayerTracker:
     """How far each order has come, and which orders need which layer next."""
 
     def __init__(self, orders: _LayerOrders) -> None:
@@ -110,7 +110,7 @@ def schedule_layer_calls(
     """Layer calls that take every route through all its steps, in order."""
     steps = [_schedule_single_route_steps(index, route) for index, route in enumerate(routes)]
     orders = [[step.layer for step in route.steps] for route in routes]
-    progress = _LayerOrderProgress(orders)
+    progress = _NextLayerTracker(orders)
     calls = []
     for layer in merge_orders(orders):
         indices = progress.advance_cursors_past_layer(layer)
@@ -138,7 +138,7 @@ def _schedule_single_route_steps(index: int, route: Route) -> list[RouteStep]:
 
 def _merge_layer_orders_by_sweeps(orders: _LayerOrders, min_move: float) -> list[int]:
     """Run the lowest needed layer that is at least ``min_move`` above the last one, or else the lowest of all."""
-    progress = _LayerOrderProgress(orders)
+    progress = _NextLayerTracker(orders)
     merged: list[int] = []
     while progress.waiting:
         lowest = merged[-1] + min_move if merged else 0

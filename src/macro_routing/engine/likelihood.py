@@ -97,7 +97,7 @@ class ChoiceBatch:
     target_mask: torch.Tensor
 
     @classmethod
-    def from_choice_items(cls, items: Sequence[ChoiceItem], device: Any) -> "ChoiceBatch":
+    def from_padded_choice_items(cls, items: Sequence[ChoiceItem], device: Any) -> "ChoiceBatch":
         """Pad and index the items."""
         prompt_ids, prompt_mask = pad_left([item.prompt for item in items], device)
         choices = [choice for item in items for choice in item.choices]
@@ -139,7 +139,7 @@ class ChoiceBatch:
         """
         logits = prompt_logits.float()  # [items, vocabulary]
         # The logit minus the normalizer: a log-softmax would be computed for all tokens, and one is needed.
-        totals = logits[self.item_indices, self.first_tokens] - _compute_row_logsumexps(logits)[self.item_indices]
+        totals = logits[self.item_indices, self.first_tokens] - _compute_logits_logsumexp(logits)[self.item_indices]
         if target_log_probs is not None:
             totals[self.long_choices] += (target_log_probs * self.target_mask).sum(dim=1)
         choices_per_item = torch.bincount(self.item_indices).tolist()
@@ -149,10 +149,10 @@ class ChoiceBatch:
 def compute_log_probs(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
     """The log-probability of ``tokens``, one for each row of ``logits``."""
     logits = logits.float()
-    return logits.gather(-1, tokens[..., None])[..., 0] - _compute_row_logsumexps(logits)
+    return logits.gather(-1, tokens[..., None])[..., 0] - _compute_logits_logsumexp(logits)
 
 
-def _compute_row_logsumexps(logits: torch.Tensor) -> torch.Tensor:
+def _compute_logits_logsumexp(logits: torch.Tensor) -> torch.Tensor:
     """The log-sum-exp of every row; on a CPU a few rows at a time, since memory is the bottleneck there."""
     if logits.device.type != "cpu":
         return logits.logsumexp(dim=-1)
@@ -162,7 +162,7 @@ def _compute_row_logsumexps(logits: torch.Tensor) -> torch.Tensor:
 
 @torch.no_grad()
 def _score_batch(model: Any, items: list[ChoiceItem]) -> list[list[float]]:
-    batch = ChoiceBatch.from_choice_items(items, model.device)
+    batch = ChoiceBatch.from_padded_choice_items(items, model.device)
     output = model(
         batch.prompt_ids,
         attention_mask=batch.prompt_mask,
@@ -187,7 +187,7 @@ def _score_batch(model: Any, items: list[ChoiceItem]) -> list[list[float]]:
 def _score_batch_for_routes(
     model: Any, routes: Sequence[Route], hidden_state_bytes: int, items: list[ChoiceItem]
 ) -> list[dict[Route, list[float]]]:
-    batch = ChoiceBatch.from_choice_items(items, model.device)
+    batch = ChoiceBatch.from_padded_choice_items(items, model.device)
     new_tokens = batch.input_ids.shape[-1] if batch.long_choices else 0
     segments = _add_long_choices_segment(
         split_prompts_at_common_prefix(model, [item.prompt for item in items], new_tokens), batch
@@ -203,7 +203,7 @@ def _score_batch_for_routes(
 
 @torch.no_grad()
 def _score_batch_of_pairs(model: Any, pairs: Sequence[tuple[Route, ChoiceItem]]) -> list[list[float]]:
-    batch = ChoiceBatch.from_choice_items([item for _, item in pairs], model.device)
+    batch = ChoiceBatch.from_padded_choice_items([item for _, item in pairs], model.device)
     segments = _add_long_choices_segment([ForwardTokenChunk(batch.prompt_ids, batch.prompt_mask)], batch)
     return _score_choices_from_states(
         model, batch, RoutePerRowForward(model, segments).compute_final_hidden_states([route for route, _ in pairs])

@@ -101,7 +101,7 @@ def _answer_route_by_route(
 # --- racing -----------------------------------------------------------------------------------------------------------
 
 
-def time_race(  # noqa: PLR0913
+def benchmark_racing(  # noqa: PLR0913
     frozen: FrozenModel,
     task: Task,
     draws: Sequence[Route],

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from macro_routing.settings import CheckedSettings, Range, check_choice
+from macro_routing.settings import AllowedRange, CheckedSettings, check_choice
 from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD, MODES, REASONING
 from macro_routing.tasks.task import CHOICE, Task
 
@@ -14,9 +14,9 @@ class DecodingSettings(CheckedSettings):
 
     mode: str = DIRECT
     """``reasoning`` (two stages), ``direct`` or ``likelihood``."""
-    reasoning_budget: Annotated[int, Range(1)] = 400
+    reasoning_budget: Annotated[int, AllowedRange(1)] = 400
     """Maximum reasoning tokens."""
-    answer_budget: Annotated[int, Range(1)] = 128
+    answer_budget: Annotated[int, AllowedRange(1)] = 128
     """Maximum answer tokens."""
     by_letter: bool = False
     """Likelihood: compare the choices' letters instead of their texts."""

@@ -21,13 +21,13 @@ from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.evaluation.statistics import compare_paired, wilson_interval
 from macro_routing.evaluation.work_items import (
     EvaluatorSpec,
-    Executor,
     Results,
     UnitSizes,
     WorkItem,
+    WorkItemExecutor,
     WorkUnit,
-    plan_race_units,
-    split_into_units,
+    group_examples_into_race_units,
+    split_examples_into_work_units,
 )
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.routes.notation import parse_route
@@ -57,7 +57,7 @@ class Evaluator:
     """Called once when memory runs out."""
     on_outcomes: Callable[[int], None] = lambda _count: None
     """Called with the number of outcomes that were just computed."""
-    executor: Executor | None = None
+    executor: WorkItemExecutor | None = None
     """Workers that run the model; None runs it in this process."""
     _reported: list[str] = field(default_factory=list, repr=False)
     _pairs_at_once: BatchLimit = field(default_factory=BatchLimit, repr=False)
@@ -98,7 +98,7 @@ class Evaluator:
         """Score every distinct route on every example."""
         cache = self._make_lazy_outcome_table(routes, examples)
         cache.compute_missing(
-            [(unit, cache.routes) for unit in split_into_units(examples, self.examples_per_unit.full)]
+            [(unit, cache.routes) for unit in split_examples_into_work_units(examples, self.examples_per_unit.full)]
         )
         return {route: cache.summarize_route_outcomes(route, examples) for route in cache.routes}
 
@@ -106,7 +106,7 @@ class Evaluator:
         self, draws: Sequence[Route], examples: Sequence[Example], keep: int, mode: str = EXACT
     ) -> RacedRoundScores:
         """Score a round's draws until the ``keep`` best are certain; ties go to the earlier draw."""
-        units = plan_race_units(examples, self.examples_per_unit)
+        units = group_examples_into_race_units(examples, self.examples_per_unit)
         cache = self._make_lazy_outcome_table(draws, examples)
 
         def score_routes_on_unit(number: int, routes: Sequence[Route]) -> dict[Route, float | ScoringFailure]:

@@ -130,9 +130,9 @@ class LazyOutcomeTable:
         """Number of correct answers on a unit, or why there are none."""
         if reason := self._failures.get(route):
             return ScoringFailure(reason)
-        return sum(outcome.correct for outcome in self.get_outcomes(route, unit))
+        return sum(outcome.correct for outcome in self.get_known_outcomes(route, unit))
 
-    def get_outcomes(self, route: Route, examples: Sequence[Example]) -> list[ExampleOutcome]:
+    def get_known_outcomes(self, route: Route, examples: Sequence[Example]) -> list[ExampleOutcome]:
         """Known outcomes; wrong ones where a failed route has none."""
         outcomes = self._outcomes[route]
         if route in self._failures:
@@ -147,7 +147,7 @@ class LazyOutcomeTable:
     def summarize_route_outcomes(self, route: Route, examples: Sequence[Example]) -> RouteEvaluation:
         """One route on a list of examples."""
         failure = self._failures.get(route, "")
-        outcomes = (_WRONG,) * len(examples) if failure else tuple(self.get_outcomes(route, examples))
+        outcomes = (_WRONG,) * len(examples) if failure else tuple(self.get_known_outcomes(route, examples))
         return RouteEvaluation(route, outcomes, len(self._stored[route]), failure)
 
     def summarize_raced_round(
@@ -159,7 +159,7 @@ class LazyOutcomeTable:
             route: [example for unit in units[: standing.units] for example in unit]
             for route, standing in standings.items()
         }
-        outcomes = {route: self.get_outcomes(route, examples) for route, examples in seen.items()}
+        outcomes = {route: self.get_known_outcomes(route, examples) for route, examples in seen.items()}
         truncated = sum(outcome.truncated for answers in outcomes.values() for outcome in answers)
         return RacedRoundScores(
             outcomes=tuple(standings[route].outcome_told_to_search for route in draws),

@@ -22,7 +22,7 @@ from macro_routing.routes.route import Route
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.macro import select_candidate
 from macro_routing.search.searcher import Candidate, Outcome, Round, Score, Searcher, SearchState
-from macro_routing.settings import CheckedSettings, Range, check_integer
+from macro_routing.settings import AllowedRange, CheckedSettings, check_integer
 
 TRAIN, VALIDATION = "train", "validation"
 
@@ -33,13 +33,13 @@ class PlantedProblem(CheckedSettings):
 
     target: Route
     """The best route; the standard pass plants the case "nothing to find"."""
-    base: Annotated[float, Range(0, 1, symbol="p0")] = 0.2
+    base: Annotated[float, AllowedRange(0, 1, symbol="p0")] = 0.2
     """Score far away from the target (``p0``)."""
-    peak: Annotated[float, Range(0, 1, symbol="p1")] = 0.8
+    peak: Annotated[float, AllowedRange(0, 1, symbol="p1")] = 0.8
     """Score of the target (``p1``)."""
-    reach: Annotated[float, Range(0, exclusive=True, symbol="D")] = 10
+    reach: Annotated[float, AllowedRange(0, exclusive=True, symbol="D")] = 10
     """Edit distance at which the gain is 0 (``D``)."""
-    seed: Annotated[int, Range(0)] = 0
+    seed: Annotated[int, AllowedRange(0)] = 0
 
     def __post_init__(self) -> None:
         """Reject impossible settings by name."""

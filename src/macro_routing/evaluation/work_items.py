@@ -21,13 +21,13 @@ from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import ScoringFailure
-from macro_routing.settings import CheckedSettings, Range
+from macro_routing.settings import AllowedRange, CheckedSettings
 from macro_routing.tasks.task import Example
 
 WorkUnit = tuple[Example, ...]
 _EARLY_SHARE = 0.3
 """Share of a race's examples on which hardly any route can be stopped, unless the elite is very good."""
-_UNIT_SIZE = Range(1, symbol="examples per unit")
+_UNIT_SIZE = AllowedRange(1, symbol="examples per unit")
 _ORDER_SEED = 20_240_501
 """Seed of the order in which a race visits its units; any fixed number works."""
 
@@ -42,7 +42,7 @@ class UnitSizes(CheckedSettings):
     """In a race, on the later examples: small units stop a losing route early, large ones use a GPU better."""
     full: Annotated[int, _UNIT_SIZE] = 64
     """Where every route is scored on every example."""
-    state_megabytes: Annotated[int, Range(1)] = 2048
+    state_megabytes: Annotated[int, AllowedRange(1)] = 2048
     """Maximum memory for hidden states that are kept for other branches of the prefix tree."""
 
     @classmethod
@@ -55,12 +55,12 @@ class UnitSizes(CheckedSettings):
         return cls() if device == "cpu" else cls(race=80, race_late=80, full=1024)
 
 
-def split_into_units(examples: Sequence[Example], size: int) -> list[WorkUnit]:
+def split_examples_into_work_units(examples: Sequence[Example], size: int) -> list[WorkUnit]:
     """Units in the order of the examples, so that a longer list starts with the units of a shorter one."""
     return [tuple(examples[start : start + size]) for start in range(0, len(examples), size)]
 
 
-def plan_race_units(examples: Sequence[Example], sizes: UnitSizes) -> list[WorkUnit]:
+def group_examples_into_race_units(examples: Sequence[Example], sizes: UnitSizes) -> list[WorkUnit]:
     """Units of examples of similar length (little padding), in shuffled order (the first are not easier)."""
     by_length = sorted(examples, key=lambda example: len(example.question) + sum(map(len, example.choices)))
     return [tuple(by_length[rank] for rank in unit) for unit in shuffle_indices_into_units(len(examples), sizes)]
@@ -95,10 +95,10 @@ class WorkItem:
     def split_into_smaller_items(self, parts: int) -> "list[WorkItem]":
         """The same work in about ``parts`` items; pairs have nothing to share, so each becomes an item."""
         if self.paired:
-            return self.split_by_route()
+            return self.split_into_single_route_items()
         return [replace(self, routes=tuple(group)) for group in group_by_shared_prefix(self.routes, parts)]
 
-    def split_by_route(self) -> "list[WorkItem]":
+    def split_into_single_route_items(self) -> "list[WorkItem]":
         """The same work, one route per item."""
         if self.paired:
             pairs = zip(self.routes, self.unit, strict=True)
@@ -156,7 +156,7 @@ class EvaluatorSpec:
     """Digest of the evaluator's scope."""
 
 
-class Executor(Protocol):
+class WorkItemExecutor(Protocol):
     """Workers that run work items."""
 
     @property

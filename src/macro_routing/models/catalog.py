@@ -170,12 +170,12 @@ def _convert_gguf_once(digest: str, fetch_source: Callable[[Path], Path], report
         return folder
     with _lock_conversion(folder), tempfile.TemporaryDirectory(dir=get_macro_cache_folder()) as scratch:
         if not folder.is_dir():
-            from macro_routing.models.gguf_import import convert_gguf
+            from macro_routing.models.gguf_import import dequantize_gguf_to_checkpoint
 
             source = fetch_source(Path(scratch))
             report(f"converting {source.name} to safetensors, once")
             with atomic_output(folder) as output:
-                convert_gguf(source, output, digest)
+                dequantize_gguf_to_checkpoint(source, output, digest)
     return folder
 
 

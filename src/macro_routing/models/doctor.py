@@ -54,7 +54,7 @@ class ModelWithCheckInputs:
     """A route with adds."""
 
     @property
-    def untouched_model(self) -> Any:
+    def unrouted_model(self) -> Any:
         """The untouched model."""
         return self.frozen.model
 
@@ -62,14 +62,14 @@ class ModelWithCheckInputs:
     def prompt_tokens(self) -> torch.Tensor:
         """A prompt of at least a dozen tokens that fills a sliding window of moderate length, ``[1, length]``."""
         if self.frozen.tokenizer is None:
-            size = get_text_config(self.untouched_model.config).vocab_size
+            size = get_text_config(self.unrouted_model.config).vocab_size
             ids = torch.randint(size, (1, 24), generator=torch.Generator().manual_seed(0))
         else:
             ids = torch.tensor([self.frozen.tokenizer.encode(_PROMPT)])
-        window = getattr(get_text_config(self.untouched_model.config), "sliding_window", None) or 0
+        window = getattr(get_text_config(self.unrouted_model.config), "sliding_window", None) or 0
         if window <= _MAX_SLIDING_WINDOW:
             ids = ids.repeat(1, -(-(window + 8) // ids.shape[1]))
-        return ids.to(self.untouched_model.device)
+        return ids.to(self.unrouted_model.device)
 
     @property
     def prompts_of_different_length(self) -> list[torch.Tensor]:
@@ -79,13 +79,13 @@ class ModelWithCheckInputs:
     @property
     def tolerance(self) -> float:
         """Relative tolerance for the model's dtype."""
-        if getattr(self.untouched_model, "is_quantized", False):
+        if getattr(self.unrouted_model, "is_quantized", False):
             return QUANTIZED_TOLERANCE
-        return TOLERANCES.get(self.untouched_model.dtype, TOLERANCES[torch.float32])
+        return TOLERANCES.get(self.unrouted_model.dtype, TOLERANCES[torch.float32])
 
     def apply_route(self, route: Route) -> Any:
         """Make the routed model under test."""
-        return apply_route(self.untouched_model, route, allow_untested=True)
+        return apply_route(self.unrouted_model, route, allow_untested=True)
 
     def compute_logits(self, model: Any, ids: torch.Tensor | None = None, **inputs: Any) -> torch.Tensor:
         """Logits of a pass without a cache."""
@@ -144,18 +144,16 @@ def _insert_adds(route: Route) -> Route:
 
 def _check_identity_route(subject: ModelWithCheckInputs, name: str) -> CheckResult:
     routed = subject.apply_route(Route.standard(subject.frozen.layers))
-    return _compare_logits(name, subject.compute_logits(routed), subject.compute_logits(subject.untouched_model), 0.0)
+    return _compare_logits(name, subject.compute_logits(routed), subject.compute_logits(subject.unrouted_model), 0.0)
 
 
 def _check_routed_logits_without_adds(subject: ModelWithCheckInputs, name: str) -> CheckResult:
     logits = subject.compute_logits(subject.apply_route(subject.plain_route))
-    if getattr(subject.untouched_model, "is_quantized", False) or getattr(
-        subject.untouched_model, "hf_device_map", None
-    ):
-        expected = compute_route_reference_logits(subject.untouched_model, subject.plain_route, subject.prompt_tokens)
+    if getattr(subject.unrouted_model, "is_quantized", False) or getattr(subject.unrouted_model, "hf_device_map", None):
+        expected = compute_route_reference_logits(subject.unrouted_model, subject.plain_route, subject.prompt_tokens)
         detail = "quantized or on several devices: compared with the reference"
         return _compare_logits(name, logits, expected, subject.tolerance, detail)
-    deeper = subject.compute_logits(build_unrolled_model(subject.untouched_model, subject.plain_route))
+    deeper = subject.compute_logits(build_unrolled_model(subject.unrouted_model, subject.plain_route))
     return _compare_logits(name, logits, deeper, 0.0, f"{subject.plain_route.length} layers")
 
 
@@ -163,7 +161,7 @@ def _check_adds_match_reference(subject: ModelWithCheckInputs, name: str) -> Che
     if not subject.adding_route.has_adds:
         return CheckResult(name, passed=True, detail="the route has no adds", skipped=True)
     logits = subject.compute_logits(subject.apply_route(subject.adding_route))
-    expected = compute_route_reference_logits(subject.untouched_model, subject.adding_route, subject.prompt_tokens)
+    expected = compute_route_reference_logits(subject.unrouted_model, subject.adding_route, subject.prompt_tokens)
     return _compare_logits(name, logits, expected, subject.tolerance, str(subject.adding_route))
 
 
@@ -247,7 +245,7 @@ def _check_padded_generate(subject: ModelWithCheckInputs, name: str) -> CheckRes
 
 def _check_no_extra_weight_memory(subject: ModelWithCheckInputs, name: str) -> CheckResult:
     """Count bytes of weight storage that the routed model has and the original does not."""
-    original = _measure_weight_storage_bytes(subject.untouched_model)
+    original = _measure_weight_storage_bytes(subject.unrouted_model)
     routed = _measure_weight_storage_bytes(subject.apply_route(subject.adding_route))
     extra = sum(size for storage, size in routed.items() if storage not in original)
     detail = "bytes" if extra else f"{sum(routed.values()):,} bytes, all shared"
@@ -315,7 +313,7 @@ class CudaGraphStep:
 
 def _check_cuda_graph(subject: ModelWithCheckInputs, name: str) -> CheckResult:
     """Check decoding with a static cache, each step replayed from one captured CUDA graph."""
-    if subject.untouched_model.device.type != "cuda":
+    if subject.unrouted_model.device.type != "cuda":
         return CheckResult(name, passed=True, detail="no CUDA device", skipped=True)
     model = subject.apply_route(subject.adding_route)
     expected_ids, expected = _decode_greedily(model, subject.prompt_tokens)
@@ -337,7 +335,7 @@ def _check_cuda_graph(subject: ModelWithCheckInputs, name: str) -> CheckResult:
 def _supports_cuda_graph(subject: ModelWithCheckInputs) -> bool:
     try:
         CudaGraphStep(
-            subject.untouched_model, subject.prompt_tokens, _make_static_cache(subject.untouched_model, subject)
+            subject.unrouted_model, subject.prompt_tokens, _make_static_cache(subject.unrouted_model, subject)
         )
     except RuntimeError:
         return False

@@ -19,7 +19,7 @@ _MAX_FLOAT32_PARAMETERS = 500_000_000
 """Up to this number of parameters the exact values are stored as float32; larger models as bfloat16."""
 
 
-def convert_gguf(source: Path, folder: Path, digest: str) -> None:
+def dequantize_gguf_to_checkpoint(source: Path, folder: Path, digest: str) -> None:
     """De-quantize ``source`` into ``folder``; ``digest`` is its SHA-256, which identifies the model."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer

@@ -41,20 +41,20 @@ ChooseCounts = Callable[[list[int], int, list[torch.Tensor]], list[int]]
 def run_prompts_deciding_layer_counts(
     frozen: FrozenModel,
     prompts: Sequence[Tokens],
-    choose_layer_counts: ChooseCounts,
+    choose_times_to_run_layer: ChooseCounts,
     *,
     max_batch_tokens: int | None = None,
 ) -> list[tuple[int, ...]]:
-    """Run prompts through the model while ``choose_layer_counts`` decides; returns each prompt's counts by layer.
+    """Run prompts through the model while ``choose_times_to_run_layer`` decides; returns each prompt's counts by layer.
 
-    The states that ``choose_layer_counts`` gets at a layer follow from its earlier choices. A pass that has applied no
-    layer at all applies the last one.
+    The states that ``choose_times_to_run_layer`` gets at a layer follow from its earlier choices. A pass that has
+    applied no layer at all applies the last one.
     """
     counts: list[list[int]] = [[] for _ in prompts]
     for indices, batch in batch_prompts(frozen.model, prompts, max_batch_tokens):
         state = batch.embedded
         for layer in range(frozen.layers):
-            chosen = choose_layer_counts(indices, layer, batch.remove_padding(state, range(len(indices))))
+            chosen = choose_times_to_run_layer(indices, layer, batch.remove_padding(state, range(len(indices))))
             is_last = layer == frozen.layers - 1
             for index, count in zip(indices, chosen, strict=True):
                 counts[index].append(max(count, 1) if is_last and not any(counts[index]) else count)
@@ -81,11 +81,11 @@ class LayerRouters:
         """The route of every prompt, decided layer by layer while the prompts run through the model once."""
         check_router_model(self.weights_id, frozen)
 
-        def choose_layer_counts(_indices: list[int], layer: int, states: list[torch.Tensor]) -> list[int]:
+        def choose_times_to_run_layer(_indices: list[int], layer: int, states: list[torch.Tensor]) -> list[int]:
             return [int(count) for count in self.compute_logits(layer, states).argmax(dim=-1).tolist()]
 
         counts = run_prompts_deciding_layer_counts(
-            frozen, prompts, choose_layer_counts, max_batch_tokens=max_batch_tokens
+            frozen, prompts, choose_times_to_run_layer, max_batch_tokens=max_batch_tokens
         )
         return [route_from_drllm_label(prompt_counts) for prompt_counts in counts]
 

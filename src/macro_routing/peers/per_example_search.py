@@ -19,7 +19,7 @@ from macro_routing.search.random_streams import check_seed, sample_examples
 from macro_routing.search.searcher import MAX_EXAMPLES
 from macro_routing.search.tree_actions import ProgramTreeActions, SkipRepeatEdits
 from macro_routing.search.tree_search import TreeSearch, TreeSettings, run_searches_in_lockstep
-from macro_routing.settings import Range, check_integer
+from macro_routing.settings import AllowedRange, check_integer
 
 PUBLISHED_EXAMPLES = 100
 _Settings = TypeVar("_Settings", bound=TreeSettings | RouterSettings)
@@ -29,7 +29,7 @@ _Settings = TypeVar("_Settings", bound=TreeSettings | RouterSettings)
 class ColaSettings(TreeSettings):
     """Settings of CoLA: a search per test example, with its answer known."""
 
-    min_layers_saved: Annotated[int, Range(1)] = 1
+    min_layers_saved: Annotated[int, AllowedRange(1)] = 1
     """CoLA accepts any shorter path with a correct answer."""
 
 

@@ -115,10 +115,10 @@ class ProgramRouters:
         """The route of every prompt, decided step by step while the prompts run through the model."""
         return [
             program.to_route(self.space.layers)
-            for program in self.decide_programs(frozen, prompts, max_batch_tokens=max_batch_tokens)
+            for program in self.choose_program_per_prompt(frozen, prompts, max_batch_tokens=max_batch_tokens)
         ]
 
-    def decide_programs(
+    def choose_program_per_prompt(
         self, frozen: FrozenModel, prompts: Sequence[Tokens], *, max_batch_tokens: int | None = None
     ) -> list[Program]:
         """The program of every prompt; after the last router it rejoins."""

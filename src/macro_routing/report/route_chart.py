@@ -10,7 +10,7 @@ from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.rendering import render_template
 from macro_routing.report.scale import Scale, list_integer_ticks
 from macro_routing.routes.route import Route, Step
-from macro_routing.routes.route_statistics import describe_deviations_from_standard_pass
+from macro_routing.routes.route_moves import describe_deviations_from_standard_pass
 
 _LEFT, _RIGHT, _TOP, _BOTTOM = 46.0, 84.0, 14.0, 40.0
 _MIN_WIDTH, _STEP_WIDTH = 860.0, 13.0

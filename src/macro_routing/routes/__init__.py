@@ -5,7 +5,7 @@ from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Add, Program, Route, Step
 from macro_routing.routes.route_diff import RouteEdit, diff_routes
 from macro_routing.routes.route_file import RouteFile
-from macro_routing.routes.route_statistics import RouteStatistics, compute_route_statistics
+from macro_routing.routes.route_moves import RouteMoveCounts, count_route_moves
 from macro_routing.routes.space import RouteSpace
 
 __all__ = [
@@ -14,10 +14,10 @@ __all__ = [
     "Route",
     "RouteEdit",
     "RouteFile",
+    "RouteMoveCounts",
     "RouteSpace",
-    "RouteStatistics",
     "Step",
-    "compute_route_statistics",
+    "count_route_moves",
     "diff_routes",
     "format_route",
     "parse_program",

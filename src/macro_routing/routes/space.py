@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from macro_routing.errors import RouteOutsideSpaceError, SettingsError, shorten_value
 from macro_routing.routes.route import Add, Program, Route, Step
-from macro_routing.settings import CheckedSettings, Range, check_number
+from macro_routing.settings import AllowedRange, CheckedSettings, check_number
 
 PHASES = ("early", "mid", "late")
 MAX_SEARCH_LAYERS = 1_000
@@ -40,13 +40,13 @@ class PartialProgramPosition(NamedTuple):
 class RouteSpace(CheckedSettings):
     """Which programs MACRO may write for a model with ``layers`` layers."""
 
-    layers: Annotated[int, Range(1, MAX_SEARCH_LAYERS, symbol="L")]
+    layers: Annotated[int, AllowedRange(1, MAX_SEARCH_LAYERS, symbol="L")]
     """Layers of the model (``L``)."""
-    max_length: Annotated[int, Range(0, 10 * MAX_SEARCH_LAYERS, symbol="T_max")] = 0
+    max_length: Annotated[int, AllowedRange(0, 10 * MAX_SEARCH_LAYERS, symbol="T_max")] = 0
     """Longest executed route allowed (``T_max``); 0 means layers + 12."""
-    radius: Annotated[int, Range(1, MAX_SEARCH_LAYERS, symbol="r")] = 5
+    radius: Annotated[int, AllowedRange(1, MAX_SEARCH_LAYERS, symbol="r")] = 5
     """Largest displacement of one move (``r``)."""
-    window: Annotated[int, Range(0, MAX_SEARCH_LAYERS, symbol="W")] = 6
+    window: Annotated[int, AllowedRange(0, MAX_SEARCH_LAYERS, symbol="W")] = 6
     """How many states back an add may look (``W``); 0 switches adds off."""
     coefficients: tuple[float, ...] = (1.0,)
     """What an added state may be multiplied with (``Γ``); a negative one is a subtraction."""
@@ -152,14 +152,19 @@ class RouteSpace(CheckedSettings):
             if number != self.rejoin_action
         }
 
-    def compute_budget_phase(self, applied: int) -> int:
+    def compute_route_length_phase(self, applied: int) -> int:
         """Budget phase after ``applied`` applications, in whole numbers so that thirds are exact; 0 when it is off."""
         left = 3 * (self.max_length - applied)
         return 0 if not self.phase or left > 2 * self.max_length else 1 if left > self.max_length else 2
 
     def state_index(self, position: PartialProgramPosition) -> tuple[int, int, int, int]:
         """Index of a position's state in a table."""
-        return position.layer, self.compute_budget_phase(position.applied), position.displacement, position.operator
+        return (
+            position.layer,
+            self.compute_route_length_phase(position.applied),
+            position.displacement,
+            position.operator,
+        )
 
     # --- feasibility --------------------------------------------------------------------------------------------
 

@@ -68,7 +68,7 @@ def select_route(
         select_best,
         lambda route: _find_recorded_failure_of_route(route, validated) or find_objection(route),
     )
-    reason = "" if best else f"since {_join_reasons(turned_down)}"
+    reason = "" if best else f"since {_describe_turned_down_routes(turned_down)}"
     route = best.route if best else Route.standard(candidates[0].route.layers)
     return FinalSelection(route, _make_candidate_records(candidates, validated, turned_down), reason)
 
@@ -114,7 +114,7 @@ def select_by_decision(
             {**record, **_make_evidence_record(candidate.route, holdout, evidence)}
             for record, candidate in zip(records, candidates, strict=True)
         ),
-        f"since {_join_reasons(opposed)}" if opposed else "",
+        f"since {_describe_turned_down_routes(opposed)}" if opposed else "",
     )
 
 
@@ -163,7 +163,7 @@ def _select_best_without_objection(
     return None, objections
 
 
-def _join_reasons(turned_down: Mapping[Route, str]) -> str:
+def _describe_turned_down_routes(turned_down: Mapping[Route, str]) -> str:
     return "; ".join(f"{route} was turned down: {reason}" for route, reason in turned_down.items())
 
 

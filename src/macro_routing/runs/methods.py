@@ -31,12 +31,12 @@ from macro_routing.search.rys import (
     BlockBeamSettings,
     BlockSweep,
     BlockSweepSettings,
+    LayerRepeatCountSweep,
     RepeatCountSettings,
-    RepeatCountSweep,
     RYSSurrogateSearch,
     RYSSurrogateSettings,
 )
-from macro_routing.settings import Range, build_settings
+from macro_routing.settings import AllowedRange, build_settings
 
 MAX_EVALUATIONS = 10_000_000
 """The largest budget; the paper's is below fifty thousand."""
@@ -47,7 +47,7 @@ GUIDED, MACRO, RANDOM, STANDARD = "guided", "macro", "random", "standard"
 class LayerDropSettings(FixedRouteCountSettings):
     """The settings of dropping layers."""
 
-    max_dropped: Annotated[int, Range(0)] = 0
+    max_dropped: Annotated[int, AllowedRange(0)] = 0
     """Maximum number of dropped layers; 0 means half of them."""
 
 
@@ -197,7 +197,7 @@ METHODS: dict[str, Method] = {
     "macro-restarts": Method("MACRO, restarted", MacroSettings, _build_restarted_search),
     RANDOM: Method("random search", RandomSettings, _build_random_search),
     "rys": Method("RYS", BlockSweepSettings, partial(_build_budgeted_search, BlockSweep)),
-    "rys-counts": Method("RYS, counts", RepeatCountSettings, partial(_build_budgeted_search, RepeatCountSweep)),
+    "rys-counts": Method("RYS, counts", RepeatCountSettings, partial(_build_budgeted_search, LayerRepeatCountSweep)),
     "rys-beam": Method("RYS, beam", BlockBeamSettings, partial(_build_budgeted_search, BlockBeamSearch)),
     "rys-surrogate": Method(
         "RYS, surrogate", RYSSurrogateSettings, partial(_build_budgeted_search, RYSSurrogateSearch)

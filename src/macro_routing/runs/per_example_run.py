@@ -153,10 +153,12 @@ class DrLLMRun(PerExampleRun):
         if self.searcher.extended:
             space = self.searcher.space
             programs = [space.route_to_program(route) for route in routes]
-            trained = train_program_routers(frozen, space, prompts, programs, settings.router, self.config.seed)
+            trained = train_program_routers(
+                frozen, space, prompts, programs, settings.router_settings, self.config.seed
+            )
         else:
             counts = [drllm_label_from_route(route) for route in routes]
-            trained = train_layer_routers(frozen, prompts, counts, settings.router, self.config.seed)
+            trained = train_layer_routers(frozen, prompts, counts, settings.router_settings, self.config.seed)
         routers, report = trained
         routers.save(folder.path / files.ROUTERS)
         folder.write_json(f"{files.ROUTERS}/training.json", dataclasses.asdict(report))

@@ -104,10 +104,10 @@ class Listeners(Listener):
     def __init__(self, listeners: Sequence[Listener]) -> None:
         """Replace every event's method by one that calls those of ``listeners``."""
         for name in [name for name in vars(Listener) if name.startswith("on_")]:
-            setattr(self, name, partial(_call_all_methods, [getattr(listener, name) for listener in listeners]))
+            setattr(self, name, partial(_notify_all_listeners, [getattr(listener, name) for listener in listeners]))
 
 
-def _call_all_methods(methods: Sequence[Callable[..., None]], *arguments: Any) -> None:
+def _notify_all_listeners(methods: Sequence[Callable[..., None]], *arguments: Any) -> None:
     for method in methods:
         method(*arguments)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from macro_routing.routes.route import Route
-from macro_routing.settings import CheckedSettings, Range, check_choice, option
+from macro_routing.settings import AllowedRange, CheckedSettings, check_choice, option
 
 ACCURACY, SPEED = OBJECTIVES = ("accuracy", "speed")
 _PANEL = "Decision"
@@ -18,13 +18,13 @@ class DecisionSettings(CheckedSettings):
         ACCURACY, "accuracy: a route that is better; speed: the fastest route that is as accurate.", _PANEL,
         choices=OBJECTIVES,
     )  # fmt: skip
-    max_error_probability: Annotated[float, Range(0, 0.5, exclusive=True)] = option(
+    max_error_probability: Annotated[float, AllowedRange(0, 0.5, exclusive=True)] = option(
         0.05, "Maximum probability of returning another route when none meets the objective.", _PANEL
     )
-    price: Annotated[float, Range(0, 100)] = option(
+    price: Annotated[float, AllowedRange(0, 100)] = option(
         0.5, "Points of accuracy that a route must gain for every 10 % of additional layers.", _PANEL
     )
-    margin: Annotated[float, Range(0, 100, exclusive=True)] = option(
+    margin: Annotated[float, AllowedRange(0, 100, exclusive=True)] = option(
         3.0, "Points of accuracy that a faster route may lose; with --objective speed.", _PANEL
     )
 

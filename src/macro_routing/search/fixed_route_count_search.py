@@ -22,14 +22,14 @@ from macro_routing.search.searcher import (
     SearchState,
     rank_draws,
 )
-from macro_routing.settings import CheckedSettings, Range, check_integer
+from macro_routing.settings import AllowedRange, CheckedSettings, check_integer
 
 
 @dataclass(frozen=True)
 class FixedRouteCountSettings(CheckedSettings):
     """The settings of every search whose candidates are its best routes by their own scores."""
 
-    k: Annotated[int, Range(1)] = field(default=5, kw_only=True)
+    k: Annotated[int, AllowedRange(1)] = field(default=5, kw_only=True)
     """Size of the final set: the k best different routes by their own scores."""
     anchored: bool = field(default=False, kw_only=True)
     """Whether the standard pass takes the first place of the final set."""

@@ -41,7 +41,7 @@ from macro_routing.search.searcher import (
     RoundSize,
 )
 from macro_routing.search.top_k import decode_top_routes
-from macro_routing.settings import CheckedSettings, Range, check_choice, check_integer
+from macro_routing.settings import AllowedRange, CheckedSettings, check_choice, check_integer
 
 _N_DECODED = 20
 """Number of most probable routes of the policy in every round's pool."""
@@ -72,31 +72,31 @@ _N_PROMISING = 40
 class GuidedSettings(CheckedSettings):
     """The settings of the guided search."""
 
-    iterations: Annotated[int, Range(1)] = 10
+    iterations: Annotated[int, AllowedRange(1)] = 10
     """Rounds, each with its own share of the training examples."""
-    draws: Annotated[int, Range(3)] = 70
+    draws: Annotated[int, AllowedRange(3)] = 70
     """Different routes per round, the standard pass among them; more if the budget pays for it."""
-    holdout: Annotated[float, Range(0, 0.9)] = 0.5
+    holdout: Annotated[float, AllowedRange(0, 0.9)] = 0.5
     """Share of the training examples kept for the confirmation."""
-    finalists: Annotated[int, Range(1, 100)] = 4
+    finalists: Annotated[int, AllowedRange(1, 100)] = 4
     """Number of routes with the highest expected gain that are compared with the standard pass on the holdout."""
-    n_empirical_best: Annotated[int, Range(0, 100)] = 3
+    n_empirical_best: Annotated[int, AllowedRange(0, 100)] = 3
     """Number of routes that are scored again in every round because of their own scores, whatever the Gaussian process
     predicts; the best of these is a finalist, too. The process misses good routes whose neighbours are bad."""
-    epsilon_local: Annotated[float, Range(0, 1, symbol="ε_loc")] = 0.06
+    epsilon_local: Annotated[float, AllowedRange(0, 1, symbol="ε_loc")] = 0.06
     """Prior mass spread over all moves and rejoin (``ε_loc``)."""
-    epsilon_operator: Annotated[float, Range(0, 1, symbol="ε_op")] = 0.02
+    epsilon_operator: Annotated[float, AllowedRange(0, 1, symbol="ε_op")] = 0.02
     """Prior mass spread over all adds (``ε_op``)."""
-    policy_samples: Annotated[int, Range(0, 100_000)] = 150
+    policy_samples: Annotated[int, AllowedRange(0, 100_000)] = 150
     """Number of programs sampled from the policy for every round's pool; with 0 it is not decoded either."""
-    incumbents: Annotated[int, Range(0, 1000)] = 8
+    incumbents: Annotated[int, AllowedRange(0, 1000)] = 8
     """Number of best routes whose variants are in every round's pool."""
     kernel: str = "combined"
     """Covariance between routes: ``additive`` (effects of single layers add up), ``similarity`` (similar routes score
     alike), ``combined`` (both), or ``independent`` (no covariance)."""
-    policy_temperature: Annotated[float, Range(0, exclusive=True)] = 0.02
+    policy_temperature: Annotated[float, AllowedRange(0, exclusive=True)] = 0.02
     """A route whose expected gain is lower than the best by this much has 1/e of its weight in the policy."""
-    policy_weight: Annotated[float, Range(0)] = 3.0
+    policy_weight: Annotated[float, AllowedRange(0)] = 3.0
     """Weight of all promising routes together in the policy; the prior has weight 1."""
 
     def __post_init__(self) -> None:
@@ -152,7 +152,7 @@ class GuidedSearch(PolicySearcherBase):
     # --- examples of every round ----------------------------------------------------------------------------------
 
     @cached_property
-    def _search_examples_within_budget(self) -> int:
+    def _affordable_example_count(self) -> int:
         """Number of training examples that the budget pays for with ``settings.draws`` draws."""
         used = min(self.examples, self.budget * 1000 // self.settings.min_evaluations(1000) + 1)
         while used and self.settings.min_evaluations(used) > self.budget:
@@ -172,12 +172,12 @@ class GuidedSearch(PolicySearcherBase):
     @cached_property
     def _example_order(self) -> list[int]:
         shuffled = make_generator(self.seed, RandomStreamPurpose.GUIDED_EXAMPLES).permutation(self.examples)
-        return [int(example) for example in shuffled[: self._search_examples_within_budget]]
+        return [int(example) for example in shuffled[: self._affordable_example_count]]
 
     @cached_property
     def holdout(self) -> tuple[int, ...]:
         """Training examples that only the confirmation uses."""
-        return tuple(self._example_order[: int(self.settings.holdout * self._search_examples_within_budget)])
+        return tuple(self._example_order[: int(self.settings.holdout * self._affordable_example_count)])
 
     @cached_property
     def examples_by_round(self) -> list[tuple[int, ...]]:
@@ -189,7 +189,7 @@ class GuidedSearch(PolicySearcherBase):
     @cached_property
     def draws_per_round(self) -> int:
         """Routes per round, the standard pass included: as many as the budget pays for, up to a limit."""
-        searched = self._search_examples_within_budget - len(self.holdout)
+        searched = self._affordable_example_count - len(self.holdout)
         return min(_MAX_DRAWS, int((self.budget - self.settings.k * len(self.holdout)) // searched))
 
     @cached_property

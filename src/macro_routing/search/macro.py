@@ -13,10 +13,10 @@ from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.policy import check_epsilons
 from macro_routing.search.policy_search import (
+    PolicySamplingSearcher,
     PolicySamplingSettings,
     PolicySearcherBase,
     PolicySearchState,
-    SamplingSearcher,
 )
 from macro_routing.search.random_streams import RandomStreamPurpose, make_generator
 from macro_routing.search.searcher import (
@@ -37,7 +37,7 @@ from macro_routing.search.top_k import (
     decode_top_programs,
     decode_top_routes,
 )
-from macro_routing.settings import Range, check_choice, check_integer, option
+from macro_routing.settings import AllowedRange, check_choice, check_integer, option
 
 MAX_CANDIDATES = 10_000
 FINAL_SETS = {
@@ -52,25 +52,25 @@ FINAL_SETS = {
 class MacroSettings(PolicySamplingSettings):
     """The settings of MACRO's search; the defaults are the paper's, but for the final set."""
 
-    elite: Annotated[int, Range(1, symbol="m")] = option(
+    elite: Annotated[int, AllowedRange(1, symbol="m")] = option(
         5, "Best draws that update the policy (m); not in the guided search.", "Search", shown_default="the preset's"
     )
     """How many of the best draws move the policy (``m``); equal to ``draws`` means all."""
-    beta: Annotated[float, Range(0, symbol="β")] = 1.8262
+    beta: Annotated[float, AllowedRange(0, symbol="β")] = 1.8262
     """How sharply better draws outweigh worse ones within the elite (``β``)."""
-    alpha: Annotated[float, Range(0, symbol="α")] = 0.0397
+    alpha: Annotated[float, AllowedRange(0, symbol="α")] = 0.0397
     """Weight of the current policy in the new one, as a pseudo-count (``α``)."""
-    temperature: Annotated[float, Range(0.001, symbol="τ")] = 1.0
+    temperature: Annotated[float, AllowedRange(0.001, symbol="τ")] = 1.0
     """Sampling temperature (``τ``); decoding always uses 1."""
-    epsilon_local: Annotated[float, Range(0, 1, symbol="ε_loc")] = 0.2
+    epsilon_local: Annotated[float, AllowedRange(0, 1, symbol="ε_loc")] = 0.2
     """Prior mass spread over all moves and rejoin (``ε_loc``)."""
-    epsilon_operator: Annotated[float, Range(0, 1, symbol="ε_op")] = 0.0867
+    epsilon_operator: Annotated[float, AllowedRange(0, 1, symbol="ε_op")] = 0.0867
     """Prior mass spread over all adds (``ε_op``)."""
-    replay: Annotated[float, Range(0, 1, symbol="λ")] = 0.1
+    replay: Annotated[float, AllowedRange(0, 1, symbol="λ")] = 0.1
     """Share of every round's fresh examples that later rounds see again (``λ``)."""
-    smoothing: Annotated[float, Range(0, 1, exclusive=True, symbol="η")] = 1.0
+    smoothing: Annotated[float, AllowedRange(0, 1, exclusive=True, symbol="η")] = 1.0
     """How far the policy moves to its update (``η``); 1 is all the way."""
-    k: Annotated[int, Range(1, MAX_CANDIDATES)] = option(
+    k: Annotated[int, AllowedRange(1, MAX_CANDIDATES)] = option(
         5,
         "Candidates that are validated at the end; not in the guided search.",
         "Search",
@@ -95,7 +95,7 @@ class MacroSettings(PolicySamplingSettings):
 
 
 @dataclass(frozen=True)
-class MacroSearch(SamplingSearcher, PolicySearcherBase):
+class MacroSearch(PolicySamplingSearcher, PolicySearcherBase):
     """MACRO over one route space and ``examples`` training examples."""
 
     space: RouteSpace

@@ -63,7 +63,7 @@ class MarkovPolicy:
     def _log_feasible_action_mass(self) -> Table:
         """Log of each row's feasible mass, ``[applied, layer, displacement, operator]``; -inf where there is none."""
         totals = [
-            np.einsum("ldoa,la->ldo", self.table[:, self.space.compute_budget_phase(applied)], mask)
+            np.einsum("ldoa,la->ldo", self.table[:, self.space.compute_route_length_phase(applied)], mask)
             for applied, mask in enumerate(self.space.feasibility_mask.astype(np.float64))
         ]
         with np.errstate(divide="ignore"):
@@ -76,7 +76,7 @@ class MarkovPolicy:
         """
         mask = self.space.feasibility_mask[applied][:, None, None, :]
         return self._mask_log_rows(
-            self._transition_log_probabilities[:, self.space.compute_budget_phase(applied)],
+            self._transition_log_probabilities[:, self.space.compute_route_length_phase(applied)],
             mask,
             self._log_feasible_action_mass[applied],
         )

@@ -8,22 +8,24 @@ from macro_routing.routes.space import RouteSpace
 from macro_routing.search.policy import MarkovPolicy, Table
 from macro_routing.search.random_streams import RandomStreamPurpose, assign_examples_to_rounds, make_generator
 from macro_routing.search.searcher import Proposal, Round, RoundSize, Searcher, SearchState
-from macro_routing.settings import CheckedSettings, Range, option
+from macro_routing.settings import AllowedRange, CheckedSettings, option
 
 
 @dataclass(frozen=True)
 class PolicySamplingSettings(CheckedSettings):
     """The settings of every search whose rounds are samples of a policy on chunks of the training examples."""
 
-    iterations: Annotated[int, Range(1, symbol="I")] = option(10, "Rounds (I).", "Search", shown_default="the preset's")
+    iterations: Annotated[int, AllowedRange(1, symbol="I")] = option(
+        10, "Rounds (I).", "Search", shown_default="the preset's"
+    )
     """Rounds of drawing and updating (``I``)."""
-    draws: Annotated[int, Range(1, symbol="K")] = option(
+    draws: Annotated[int, AllowedRange(1, symbol="K")] = option(
         30, "Routes drawn per round (K).", "Search", shown_default="the preset's"
     )
     """Programs drawn per round (``K``)."""
 
 
-class SamplingSearcher(Searcher):
+class PolicySamplingSearcher(Searcher):
     """A search whose rounds are samples of a policy, on chunks of examples with a replay buffer."""
 
     space: RouteSpace

@@ -7,20 +7,20 @@ from typing import Annotated
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.fixed_route_count_search import FixedRouteCountSettings
 from macro_routing.search.policy import MarkovPolicy, check_epsilons
-from macro_routing.search.policy_search import PolicySamplingSettings, SamplingSearcher
+from macro_routing.search.policy_search import PolicySamplingSearcher, PolicySamplingSettings
 from macro_routing.search.searcher import Candidate, Round, SearchState
-from macro_routing.settings import Range
+from macro_routing.settings import AllowedRange
 
 
 @dataclass(frozen=True)
 class RandomSettings(PolicySamplingSettings, FixedRouteCountSettings):
     """The settings of the random search; it always samples from the prior."""
 
-    epsilon_local: Annotated[float, Range(0, 1, symbol="ε_loc")] = 0.2
+    epsilon_local: Annotated[float, AllowedRange(0, 1, symbol="ε_loc")] = 0.2
     """Prior mass spread over all moves and rejoin (``ε_loc``)."""
-    epsilon_operator: Annotated[float, Range(0, 1, symbol="ε_op")] = 0.0867
+    epsilon_operator: Annotated[float, AllowedRange(0, 1, symbol="ε_op")] = 0.0867
     """Prior mass spread over all adds (``ε_op``)."""
-    replay: Annotated[float, Range(0, 1, symbol="λ")] = 0.1
+    replay: Annotated[float, AllowedRange(0, 1, symbol="λ")] = 0.1
     """Share of every round's fresh examples that later rounds see again (``λ``)."""
 
     def __post_init__(self) -> None:
@@ -30,7 +30,7 @@ class RandomSettings(PolicySamplingSettings, FixedRouteCountSettings):
 
 
 @dataclass(frozen=True)
-class RandomSearch(SamplingSearcher):
+class RandomSearch(PolicySamplingSearcher):
     """Samples from the prior and keeps the best."""
 
     space: RouteSpace

@@ -244,7 +244,7 @@ def fit_kernel_parameters(scores: ObservedAccuracies, start: GPKernelParameters,
         for name, factors in _SEARCH_FACTORS.items():
             for factor in factors:
                 tried = replace(parameters, **{name: getattr(parameters, name) * factor})
-                if tried == parameters or not _are_kernel_parameters_in_range(tried):
+                if tried == parameters or not _are_gp_kernel_parameters_in_range(tried):
                     continue
                 if (likelihood := log_marginal_likelihood(tried, scores)) > best:
                     parameters, best = tried, likelihood
@@ -252,7 +252,7 @@ def fit_kernel_parameters(scores: ObservedAccuracies, start: GPKernelParameters,
     return parameters
 
 
-def _are_kernel_parameters_in_range(parameters: GPKernelParameters) -> bool:
+def _are_gp_kernel_parameters_in_range(parameters: GPKernelParameters) -> bool:
     smallest, largest = _NOISE_RANGE
     return parameters.length_scale >= _MIN_LENGTH_SCALE and smallest <= parameters.noise <= largest
 

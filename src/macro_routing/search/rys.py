@@ -21,7 +21,7 @@ from macro_routing.routes.route import Route
 from macro_routing.search.fixed_route_count_search import FixedRouteCountSearch, FixedRouteCountSettings
 from macro_routing.search.random_streams import RandomStreamPurpose, make_generator
 from macro_routing.search.searcher import Score, SearchState, rank_draws
-from macro_routing.settings import Range, option
+from macro_routing.settings import AllowedRange, option
 
 Block = tuple[int, int]
 """``(i, j)``: the layers from i to j - 1."""
@@ -91,9 +91,9 @@ def _are_blocks_disjoint(ordered: Sequence[Block]) -> bool:
 class BlockSweepSettings(FixedRouteCountSettings):
     """The settings of the sweep."""
 
-    min_span: Annotated[int, Range(1)] = 1
+    min_span: Annotated[int, AllowedRange(1)] = 1
     """Minimum number of layers of a repeated block."""
-    max_span: Annotated[int, Range(0)] = option(
+    max_span: Annotated[int, AllowedRange(0)] = option(
         0, "Longest repeated block of RYS, in layers.", "Search", shown_default="no limit; 8 for its beam"
     )
     """Maximum number of layers of a repeated block; 0 is no limit."""
@@ -136,11 +136,11 @@ class BlockSweep(FixedRouteCountSearch):
 class BlockBeamSettings(FixedRouteCountSettings):
     """The settings of the beam search."""
 
-    beam_width: Annotated[int, Range(1)] = 8
+    beam_width: Annotated[int, AllowedRange(1)] = 8
     """How many of a round's best sets the next round extends."""
-    beam_depth: Annotated[int, Range(1)] = 3
+    beam_depth: Annotated[int, AllowedRange(1)] = 3
     """Rounds, which is also the maximum number of blocks of a set."""
-    max_span: Annotated[int, Range(0)] = 8
+    max_span: Annotated[int, AllowedRange(0)] = 8
     """Maximum number of layers of a repeated block; 0 is no limit."""
 
 
@@ -201,12 +201,12 @@ def repeat_counts_from_route(route: Route) -> tuple[int, ...] | None:
 class RepeatCountSettings(FixedRouteCountSettings):
     """The settings of the sweep of counts."""
 
-    max_repeats: Annotated[int, Range(2, MAX_REPEATS)] = 8
+    max_repeats: Annotated[int, AllowedRange(2, MAX_REPEATS)] = 8
     """Maximum number of applications of a layer; the sweep begins at two."""
 
 
 @dataclass(frozen=True)
-class RepeatCountSweep(FixedRouteCountSearch):
+class LayerRepeatCountSweep(FixedRouteCountSearch):
     """Each layer with each count, and the standard pass, in one round."""
 
     settings: RepeatCountSettings = RepeatCountSettings()
@@ -236,13 +236,13 @@ class RepeatCountSweep(FixedRouteCountSearch):
 class RYSSurrogateSettings(FixedRouteCountSettings):
     """The settings of the surrogate search."""
 
-    rounds: Annotated[int, Range(1, 10_000)] = 5
+    rounds: Annotated[int, AllowedRange(1, 10_000)] = 5
     """Rounds; the first is random, the others follow the surrogate."""
-    proposals: Annotated[int, Range(1)] = 40
+    proposals: Annotated[int, AllowedRange(1)] = 40
     """Vectors scored per round, besides the standard pass in the first."""
-    max_repeats: Annotated[int, Range(2, MAX_REPEATS)] = 3
+    max_repeats: Annotated[int, AllowedRange(2, MAX_REPEATS)] = 3
     """Maximum number of applications of a layer."""
-    pool_size: Annotated[int, Range(1, 1_000_000)] = 2000
+    pool_size: Annotated[int, AllowedRange(1, 1_000_000)] = 2000
     """Random vectors per round from which the surrogate chooses."""
 
     def __post_init__(self) -> None:

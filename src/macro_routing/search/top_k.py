@@ -43,7 +43,7 @@ def iterate_programs(policy: MarkovPolicy, max_length: int | None = None) -> Ite
 def decode_top_programs(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
     """The paper's literal final set: the ``k`` most probable programs, then duplicates by route dropped."""
     check_integer("k", k, minimum=1)
-    return tuple(_deduplicate_routes(policy, itertools.islice(iterate_programs(policy), k)))
+    return tuple(_make_distinct_candidates(policy, itertools.islice(iterate_programs(policy), k)))
 
 
 def decode_top_routes(policy: MarkovPolicy, k: int, max_length: int | None = None) -> tuple[Candidate, ...]:
@@ -51,13 +51,13 @@ def decode_top_routes(policy: MarkovPolicy, k: int, max_length: int | None = Non
     check_integer("k", k, minimum=1)
     if max_length is not None:
         check_integer("max_length", max_length, minimum=1)
-    return tuple(itertools.islice(_deduplicate_routes(policy, iterate_programs(policy, max_length)), k))
+    return tuple(itertools.islice(_make_distinct_candidates(policy, iterate_programs(policy, max_length)), k))
 
 
 def decode_standard_and_top_routes(policy: MarkovPolicy, k: int) -> tuple[Candidate, ...]:
     """The standard pass as a floor, and the ``k - 1`` most probable routes that differ from it."""
     check_integer("k", k, minimum=1)
-    ranked = list(itertools.islice(_deduplicate_routes(policy, iterate_programs(policy)), k))
+    ranked = list(itertools.islice(_make_distinct_candidates(policy, iterate_programs(policy)), k))
     others = [candidate for candidate in ranked if not candidate.route.is_standard][: k - 1]
     # A standard pass that is less probable than all others is given without its probability.
     floor = Candidate(Route.standard(policy.space.layers))
@@ -71,7 +71,7 @@ def decode_routes_by_total_probability(policy: MarkovPolicy, k: int) -> tuple[Ca
     return tuple(itertools.islice(_RoutesByTotalProbability(policy), k))
 
 
-def _deduplicate_routes(policy: MarkovPolicy, programs: Iterator[Program]) -> Iterator[Candidate]:
+def _make_distinct_candidates(policy: MarkovPolicy, programs: Iterator[Program]) -> Iterator[Candidate]:
     seen: set[Route] = set()
     for raw_rank, program in enumerate(programs, 1):
         route = program.to_route(policy.space.layers)

@@ -14,7 +14,7 @@ from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import format_points, shorten_model_name
 from macro_routing.report.heatmap import Heatmap
 from macro_routing.routes.route import Route
-from macro_routing.routes.route_statistics import step_displacements
+from macro_routing.routes.route_moves import step_displacements
 from macro_routing.runs import folder as files
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
@@ -129,9 +129,10 @@ def run_route_composition_study(routes: Sequence[FoundRoute]) -> StudyResult:
         groups[*kind, _describe_settings_unlike_other_runs(route, kinds[kind])].append(route)
     groups = dict(sorted(groups.items(), key=lambda group: -len(group[1])))  # the figure is the largest one's
     rows = [
-        _summarize_group_composition(model, method, text, group) for (model, method, _, text), group in groups.items()
+        _summarize_edits_of_route_group(model, method, text, group)
+        for (model, method, _, text), group in groups.items()
     ]
-    figures = [_draw_applications(*name, [route.route for route in group]) for name, group in groups.items()]
+    figures = [_draw_layer_use_chart(*name, [route.route for route in group]) for name, group in groups.items()]
     note = (
         "Adds: routes that add an earlier state at least once (subtractions counted apart); moves: routes with"
         " at least one step that does not go to the next layer; both: routes with an add and a move. Length"
@@ -182,7 +183,9 @@ def _most_common_value(name: str, kind: Sequence[FoundRoute]) -> str:
     return Counter(str(found.settings.get(name)) for found in kind).most_common(1)[0][0]
 
 
-def _summarize_group_composition(model: str, method: str, settings: str, group: Sequence[FoundRoute]) -> dict[str, Any]:
+def _summarize_edits_of_route_group(
+    model: str, method: str, settings: str, group: Sequence[FoundRoute]
+) -> dict[str, Any]:
     routes = [found.route for found in group]
     adds = [any(step.add and step.add.coefficient > 0 for step in route.steps) for route in routes]
     subtractions = [any(step.add and step.add.coefficient < 0 for step in route.steps) for route in routes]
@@ -217,7 +220,7 @@ def tabulate_route_shares_by_layer_and_count(routes: Sequence[Route]) -> list[li
     ]
 
 
-def _draw_applications(model: str, method: str, layers: int, settings: str, routes: Sequence[Route]) -> Figure:
+def _draw_layer_use_chart(model: str, method: str, layers: int, settings: str, routes: Sequence[Route]) -> Figure:
     name = ", ".join(part for part in (model, method, settings) if part)
     shares = tabulate_route_shares_by_layer_and_count(routes)
     last = max(times for times, row in enumerate(shares) if any(row))

@@ -123,7 +123,7 @@ class StudyContext:
             "store": self.store,
         }
 
-    def check_searches(self, searches: Iterable[tuple[str, RunConfig]]) -> None:
+    def check_planned_searches_can_run(self, searches: Iterable[tuple[str, RunConfig]]) -> None:
         """Reject an impossible search before the first of these runs, not hours later."""
         for name, config in searches:
             if not (self.folder.run_folder(name) / run_files.RUN).is_file():

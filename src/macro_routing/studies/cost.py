@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.work_items import split_into_units
+from macro_routing.evaluation.work_items import split_examples_into_work_units
 from macro_routing.report.formatting import format_points, shorten_model_name, use_minus_sign
 from macro_routing.report.interval_chart import OPEN, IntervalRow, draw_intervals
 from macro_routing.routes.route import Route
@@ -109,7 +109,7 @@ def _time_route_once(evaluator: Evaluator, route: Route, examples: Sequence[Exam
     started = time.perf_counter()
     outcomes = [
         outcome
-        for unit in split_into_units(examples, evaluator.examples_per_unit.full)
+        for unit in split_examples_into_work_units(examples, evaluator.examples_per_unit.full)
         for outcome in evaluator.run_routes_on_unit([route], unit)[route]
     ]
     if on_gpu:

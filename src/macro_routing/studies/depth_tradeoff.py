@@ -21,7 +21,7 @@ from macro_routing.search.top_k import decode_top_routes
 from macro_routing.studies.context import RouteWithSearchedTask, StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
-    compare_scores,
+    compute_paired_score_difference,
     draw_differences,
     make_corrected_comparison_table,
 )
@@ -84,7 +84,7 @@ def run_depth_tradeoff(
             "route": str(route),
             "validation": statistics.mean(validation[route]),
             "accuracy": statistics.mean(scores["correct"]),
-            **compare_scores(standard, scores),
+            **compute_paired_score_difference(standard, scores),
         }
         rows.append({**row, "p": None} if is_known else row)
     rows = add_holm_correction(rows)

@@ -10,7 +10,7 @@ from macro_routing.studies.context import RouteWithSearchedTask, StudyContext
 from macro_routing.studies.droppable_deviations import Deviation, list_route_deviations
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
-    compare_scores,
+    compute_paired_score_difference,
     draw_differences,
     make_corrected_comparison_table,
 )
@@ -145,7 +145,7 @@ def _ablate_deviations(deviations: Sequence[Deviation], scores: Scores) -> list[
 
 def _compare_route_with_variant(scores: Scores, name: str) -> dict[str, Any]:
     """The route against what is left of it."""
-    return {**compare_scores(scores[name], scores["route"]), "left": scores[name]["route"]}
+    return {**compute_paired_score_difference(scores[name], scores["route"]), "left": scores[name]["route"]}
 
 
 def split_difference_by_truncation(standard: Mapping[str, Any], routed: Mapping[str, Any]) -> dict[str, Any]:

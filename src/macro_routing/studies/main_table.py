@@ -301,7 +301,7 @@ def rank_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _make_columns(tasks: Sequence[str]) -> list[Column]:
-    def make_task_column(task: str) -> Column:
+    def make_task_accuracy_column(task: str) -> Column:
         return Column(
             task,
             lambda row: format_mean_and_deviation(row["accuracy"][task], row["deviation"][task]),
@@ -311,7 +311,7 @@ def _make_columns(tasks: Sequence[str]) -> list[Column]:
     return [
         make_text_column("model", "model"),
         make_text_column("method", "method"),
-        *map(make_task_column, tasks),
+        *map(make_task_accuracy_column, tasks),
         Column("average", lambda row: format_percent_number(row["average"]), rank=lambda row: row["ranks"]["average"]),
         *difference_columns(),
     ]

@@ -10,12 +10,12 @@ from macro_routing.runs import folder as run_files
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.prepare import check_run_inputs_unchanged, check_same_settings, prepare_run
 from macro_routing.runs.result import read_result
-from macro_routing.studies import shared_questions
+from macro_routing.studies import question_overlap
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import (
     SeedPairs,
     add_holm_correction,
-    compare_scores,
+    compute_paired_score_difference,
     draw_differences,
     make_corrected_comparison_table,
     make_mean_difference_cells,
@@ -36,7 +36,7 @@ _COLUMNS = [
     percentage_column("one route, %", "accuracy"),
     *difference_columns(),
     number_column("n", "n"),
-    shared_questions.COLUMN,
+    question_overlap.COLUMN,
 ]
 
 
@@ -44,7 +44,7 @@ def run_one_route_for_all_tasks_study(context: StudyContext, settings: OneRouteF
     """Search one route on the pooled training examples, then test it on every task by itself."""
     inside, seed = settings.task_names, settings.seed
     context.require_route_method()
-    shared_questions.check_pooled_tasks_overlap(inside)
+    question_overlap.check_pooled_tasks_overlap(inside)
     route = _search_pooled_task(context, inside, seed)
     rows: list[dict[str, Any]] = []
     correct: dict[tuple[str, str], SeedPairs] = {}
@@ -62,8 +62,8 @@ def run_one_route_for_all_tasks_study(context: StudyContext, settings: OneRouteF
                     "task": str(task),
                     "standard": statistics.mean(standard["correct"]),
                     "accuracy": statistics.mean(routed["correct"]),
-                    shared_questions.KEY: shared_questions.find_contaminating_search_tasks(task, inside),
-                    **compare_scores(standard, routed),
+                    question_overlap.KEY: question_overlap.find_contaminating_search_tasks(task, inside),
+                    **compute_paired_score_difference(standard, routed),
                 }
             )
     rows += [row for domain in (INSIDE, OUTSIDE) for row in make_domain_mean_rows(domain, rows, correct)]
@@ -74,7 +74,7 @@ def run_one_route_for_all_tasks_study(context: StudyContext, settings: OneRouteF
         f"The route `{route}` was searched and chosen on the pooled training and validation examples of"
         f" {', '.join(map(str, inside))}, seed {seed}. Means over tasks are unweighted."
     )
-    table = make_corrected_comparison_table("One model, one route", _COLUMNS, rows, note, shared_questions.NOTE)
+    table = make_corrected_comparison_table("One model, one route", _COLUMNS, rows, note, question_overlap.NOTE)
     title = f"One route for {context.describe_model_and_tasks(inside)}: difference to the standard pass, 95 % intervals"
     figure = draw_differences(STUDY, title, [(f"{row['domain']}: {row['task']}", row) for row in rows], route)
     return StudyResult(STUDY, _describe_mean_gains_by_domain(route, rows), table, [figure], {"route": str(route)})
@@ -114,7 +114,7 @@ def make_domain_mean_rows(
     domain: str, rows: Sequence[Row], correct: Mapping[tuple[str, str], SeedPairs]
 ) -> list[dict[str, Any]]:
     """A row with the mean over a domain's tasks that share no questions with the pool; none if there are none."""
-    clean_rows = [row for row in rows if row["domain"] == domain and not row[shared_questions.KEY]]
+    clean_rows = [row for row in rows if row["domain"] == domain and not row[question_overlap.KEY]]
     if not clean_rows:
         return []
     mean = {

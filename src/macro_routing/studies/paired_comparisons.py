@@ -26,7 +26,7 @@ SeedPairs = Sequence[tuple[CorrectByExample, CorrectByExample]]
 """By seed: baseline and what is compared with it."""
 
 
-def compare_scores(baseline: Mapping[str, Any], compared: Mapping[str, Any]) -> dict[str, Any]:
+def compute_paired_score_difference(baseline: Mapping[str, Any], compared: Mapping[str, Any]) -> dict[str, Any]:
     """The difference of two routes' scores on the same examples, its interval and an exact McNemar test.
 
     It is part of a table's row. A route cannot differ from itself: then there is no p-value.

@@ -19,7 +19,7 @@ _MIN_HOURS_FOR_MINUTES = 0.1
 """Hours under which seconds are drawn: tenths of minutes would all look alike."""
 
 
-def measure_selection_seconds(run: Path) -> float:
+def measure_final_selection_seconds(run: Path) -> float:
     """Time from the last round to the test: validation, or training routers; without pauses between two processes."""
     since, last, spent, selection = None, None, 0.0, None
     try:
@@ -57,7 +57,7 @@ def summarize_search_times(runs: Mapping[Any, Sequence[MethodRun]]) -> list[dict
 
 def _summarize_method_times(model: str, method: str, runs: Sequence[MethodRun]) -> dict[str, Any]:
     search = statistics.mean(run.seconds for run in runs)
-    selection = statistics.mean(measure_selection_seconds(Path(run.result.folder)) for run in runs)
+    selection = statistics.mean(measure_final_selection_seconds(Path(run.result.folder)) for run in runs)
     return {
         "model": model,
         "method": METHODS[method].title,

@@ -41,7 +41,7 @@ class SearchVariantRunner:
     def run_variants(self, variants: Sequence[SearchVariant]) -> dict[str, VariantRuns]:
         """By variant's name its searches; missing ones run now. An impossible one is rejected before the first runs."""
         planned = {variant.name: self._plan_searches(variant) for variant in variants}
-        self.context.check_searches(
+        self.context.check_planned_searches_can_run(
             search for plan in planned.values() for (_, seed), search in plan.items() if seed == self.seeds[0]
         )
         return {

@@ -10,11 +10,11 @@ from typing import Any
 from macro_routing.engine.batching import Tokens
 from macro_routing.report.formatting import format_percent_number, shorten_model_name
 from macro_routing.routes.route import Route
-from macro_routing.studies import shared_questions
+from macro_routing.studies import question_overlap
 from macro_routing.studies.context import RouteWithSearchedTask, StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
-    compare_scores,
+    compute_paired_score_difference,
     draw_differences,
     make_corrected_comparison_table,
     select_significantly_worse_rows,
@@ -62,14 +62,14 @@ def run_side_effects(
         source = QUESTIONS
     windows = split_windows(context.frozen_model, texts, settings.windows)
     perplexity = {"source": source, **_measure_perplexity(context, route, windows)}
-    compared = [row for row in rows if not row[shared_questions.KEY]]
+    compared = [row for row in rows if not row[question_overlap.KEY]]
     worse = [row["task"] for row in select_significantly_worse_rows(compared)]
     change = describe_perplexity(perplexity)
     headline = (
         f"Worse on {len(worse)} of {len(compared)} tasks ({', '.join(worse) or 'none'}; p < 0.05, corrected);"
         f" {change} on {source}."
     )
-    note = f"Test examples of every task with seed {subject.seed}. {shared_questions.NOTE}"
+    note = f"Test examples of every task with seed {subject.seed}. {question_overlap.NOTE}"
     table = make_corrected_comparison_table(f"{route} on other tasks", _COLUMNS, rows, note)
     measured = [perplexity] if perplexity["windows"] else []
     text_table = Table(
@@ -92,16 +92,16 @@ def _compare_route_on_task(
 ) -> dict[str, Any]:
     scored = context.score_routes(f"on-{task}", task, subject.seed, {"route": subject.route})["routes"]
     standard, routed = scored["standard"], scored["route"]
-    shared = shared_questions.find_contaminating_search_tasks(task, [subject.task]) if subject.has_source else ""
+    shared = question_overlap.find_contaminating_search_tasks(task, [subject.task]) if subject.has_source else ""
     return {
         "task": str(task),
         "searched": subject.was_searched_on_task(task),
-        shared_questions.KEY: shared,
+        question_overlap.KEY: shared,
         "standard": statistics.mean(standard["correct"]),
         "accuracy": statistics.mean(routed["correct"]),
         "standard_truncated": statistics.mean(standard["truncated"]),
         "route_truncated": statistics.mean(routed["truncated"]),
-        **compare_scores(standard, routed),
+        **compute_paired_score_difference(standard, routed),
     }
 
 
@@ -134,7 +134,7 @@ _COLUMNS = [
     number_column("fixed", "fixed"),
     number_column("broken", "broken"),
     number_column("n", "n"),
-    shared_questions.COLUMN,
+    question_overlap.COLUMN,
     Column("truncated, standard / route, %", _format_truncation),
 ]
 _PERPLEXITY_COLUMNS = [

@@ -23,7 +23,7 @@ RANKS_NOTE = (
 )
 
 
-def _leave_unranked(_row: Row) -> int:
+def _give_row_no_rank(_row: Row) -> int:
     return 0
 
 
@@ -37,7 +37,7 @@ class Column:
     """Set to the right."""
     is_code: bool = False
     """A route: set in a fixed width."""
-    rank: Callable[[Row], int] = _leave_unranked
+    rank: Callable[[Row], int] = _give_row_no_rank
     """1 to 3 for the best three, 0 for the others."""
 
 
@@ -57,15 +57,15 @@ def percentage_column(heading: str, key: str) -> Column:
 
 
 def difference_columns(heading: str = "difference, points") -> list[Column]:
-    """A difference with its interval and p-values: the keys of ``compare_scores``."""
+    """A difference with its interval and p-values: the keys of ``compute_paired_score_difference``."""
 
-    def format_difference(row: Row) -> str:
+    def format_difference_with_interval(row: Row) -> str:
         if row.get("difference") is None:
             return ""
         return f"{format_points(row['difference'])} ({format_points_interval(row['low'], row['high'])})"
 
     return [
-        Column(f"{heading} (95 % interval)", format_difference),
+        Column(f"{heading} (95 % interval)", format_difference_with_interval),
         number_column("p", "p", format_p_value),
         number_column("p, Holm", "p_holm", format_p_value),
     ]

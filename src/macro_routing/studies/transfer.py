@@ -8,11 +8,11 @@ from macro_routing.errors import SettingsError
 from macro_routing.report.formatting import shorten_model_name
 from macro_routing.report.heatmap import Heatmap
 from macro_routing.routes.route import Route
-from macro_routing.studies import shared_questions
+from macro_routing.studies import question_overlap
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
-    compare_scores,
+    compute_paired_score_difference,
     is_significant,
     make_corrected_comparison_table,
     select_significant_gains,
@@ -31,7 +31,7 @@ _COLUMNS = [
     percentage_column("route, %", "accuracy"),
     *difference_columns(),
     number_column("n", "n"),
-    shared_questions.COLUMN,
+    question_overlap.COLUMN,
     make_text_column("route", "route", is_code=True),
 ]
 
@@ -43,7 +43,7 @@ def run_transfer(context: StudyContext, settings: TransferSettings) -> StudyResu
         raise SettingsError("transfer needs two tasks or more: routes are carried from one to another")
     context.require_route_method()
     configs = {f"{task}-{seed}": context.make_run_config(task, seed) for task in tasks}
-    context.check_searches(configs.items())
+    context.check_planned_searches_can_run(configs.items())
     runs = [context.load_or_search(name, config) for name, config in configs.items()]
     routes = {str(task): run.result.best_route for task, run in zip(tasks, runs, strict=True)}
     rows: list[dict[str, Any]] = []
@@ -56,7 +56,7 @@ def run_transfer(context: StudyContext, settings: TransferSettings) -> StudyResu
         f" task are that task's own (seed {seed})."
     )
     table = make_corrected_comparison_table(
-        "Transfer of routes between tasks", _COLUMNS, rows, note, shared_questions.NOTE
+        "Transfer of routes between tasks", _COLUMNS, rows, note, question_overlap.NOTE
     )
     title = f"Routes on other tasks ({shorten_model_name(context.base.model)}): points against the standard pass"
     figure = _make_transfer_heatmap(rows, routes).draw_figure(STUDY, title)
@@ -74,8 +74,8 @@ def _compare_transfer(
         "route": routed["route"],
         "standard": statistics.mean(standard["correct"]),
         "accuracy": statistics.mean(routed["correct"]),
-        shared_questions.KEY: shared_questions.find_contaminating_search_tasks(target, [source]),
-        **compare_scores(standard, routed),
+        question_overlap.KEY: question_overlap.find_contaminating_search_tasks(target, [source]),
+        **compute_paired_score_difference(standard, routed),
     }
 
 
@@ -98,7 +98,7 @@ def _make_transfer_heatmap(rows: Sequence[Row], routes: Mapping[str, Route]) -> 
 
 def _summarize_transfer(rows: Sequence[Row]) -> str:
     other = [row for row in rows if row["source"] != row["target"]]
-    compared = [row for row in other if row["p"] is not None and not row[shared_questions.KEY]]
+    compared = [row for row in other if row["p"] is not None and not row[question_overlap.KEY]]
     if not compared:
         return "Every route that was found is the standard pass, or its tasks share questions: nothing is transferred."
     gains, losses = select_significant_gains(compared), select_significantly_worse_rows(compared)

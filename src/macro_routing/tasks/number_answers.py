@@ -10,7 +10,7 @@ from macro_routing.tasks.answer_extraction import (
     find_answer_statements,
     list_sentences_last_first,
 )
-from macro_routing.tasks.numbers import Number, locate_numbers, normalize_numbers, words_to_digits
+from macro_routing.tasks.numbers import NumberInText, locate_numbers, normalize_numbers, words_to_digits
 
 _LATEX_REWRITES: list[tuple[re.Pattern[str], str]] = [
     (re.compile(r"\\(?:text|textbf|mathrm|mathbf)\{([^{}]*)\}"), r"\1"),
@@ -46,7 +46,7 @@ _UNIT_RATIOS = {
 _SINGULAR_UNITS = {"feet": "foot", "inches": "inch", "hrs": "hour", "hr": "hour", "mins": "minute", "min": "minute"}
 
 
-def extract_number(text: str, unit: str = "") -> Number | None:
+def extract_number(text: str, unit: str = "") -> NumberInText | None:
     """Extract the number of an answer: the one stated as the answer, else the one in its conclusion.
 
     ``unit`` is the unit of the correct answer, which "3 hours 30 minutes" needs.
@@ -79,13 +79,13 @@ def _convert_number_words(statement: str) -> str:
     return statement if re.search(r"\d", statement) else words_to_digits(statement)
 
 
-def _is_descriptive_number(statement: str, first: Number) -> bool:
+def _is_descriptive_number(statement: str, first: NumberInText) -> bool:
     """Whether the number is part of a description, "the sum of the first 80", and not the result."""
     before = statement[: first.start]
     return re.match(r"\s*the\s+[a-z]", before) is not None and not re.search(r"(?:[=:]|\bis|\bof)\s*$", before)
 
 
-def _extract_stated_number(statement: str, unit: str) -> Number | None:
+def _extract_stated_number(statement: str, unit: str) -> NumberInText | None:
     """Extract the number of a statement, "18 eggs for 3 days" → 18; of a calculation its result."""
     remarked = re.sub(r"\((?=[A-Za-z])[^()]*\)?", "", statement)
     if locate_numbers(_REASON.sub("", remarked)):
@@ -100,7 +100,7 @@ def _extract_stated_number(statement: str, unit: str) -> Number | None:
     return None if _BOUND_WORD.search(remarked[: numbers[0].start]) else numbers[0]
 
 
-def _extract_calculation_result(statement: str) -> Number | None:
+def _extract_calculation_result(statement: str) -> NumberInText | None:
     """Extract the side that is a plain number: of "3 + 4 = 7", "x = 3 + 4 = 7" and "7 = 3 + 4"."""
     sides = [side for side in statement.split("=") if locate_numbers(side)]
     for side in sides:
@@ -110,14 +110,14 @@ def _extract_calculation_result(statement: str) -> Number | None:
     return None
 
 
-def _is_calculation(statement: str, numbers: list[Number]) -> bool:
+def _is_calculation(statement: str, numbers: list[NumberInText]) -> bool:
     if len(numbers) < 2:
         return False
     between = statement[numbers[0].end : numbers[1].end]
     return re.match(r"[^.,;\d]{0,30}?(?:\s[-+*/x−]\s|[+*/])", between) is not None
 
 
-def _is_joined_to_next_number(text: str, numbers: list[Number], index: int) -> bool:
+def _is_joined_to_next_number(text: str, numbers: list[NumberInText], index: int) -> bool:
     """Whether another number follows on the same footing: "10 or 12", "1, 2, 3", "5 apples and 3 pears", "3-5"."""
     if index + 1 >= len(numbers):
         return False
@@ -128,7 +128,7 @@ def _is_joined_to_next_number(text: str, numbers: list[Number], index: int) -> b
     return not (gap.strip() in {"-", "−"} and number.value >= other.value)  # a range ascends; "10-5" is a difference
 
 
-def _extract_concluding_number(response: str, unit: str) -> Number | None:
+def _extract_concluding_number(response: str, unit: str) -> NumberInText | None:
     """Extract the result of the last sentence that has a number."""
     concluding = list_sentences_last_first(_remove_list_numbers(_convert_number_words(_CODE.sub(" ", response))))
     for sentence in map(_clean_latex, concluding):
@@ -142,7 +142,7 @@ def _extract_concluding_number(response: str, unit: str) -> Number | None:
     return None
 
 
-def _extract_last_result(clause: str, numbers: list[Number]) -> Number | None:
+def _extract_last_result(clause: str, numbers: list[NumberInText]) -> NumberInText | None:
     """Extract the last number after a verb or an equals sign, else the last number."""
     indices = [
         index
@@ -163,7 +163,7 @@ def _remove_list_numbers(text: str) -> str:
     return marker.sub("", text) if {1, 2} <= numbers else text
 
 
-def _extract_compound_quantity(statement: str, unit: str) -> Number | None:
+def _extract_compound_quantity(statement: str, unit: str) -> NumberInText | None:
     """Convert a quantity in two units: "3 hours and 30 minutes" is 3.5 hours or 210 minutes, by ``unit``."""
     numbers = locate_numbers(statement)
     wanted_unit = _to_singular(unit)
@@ -174,7 +174,7 @@ def _extract_compound_quantity(statement: str, unit: str) -> Number | None:
         if pair in _UNIT_RATIOS and wanted_unit in pair:
             value = major_number.value + minor_number.value / Fraction(_UNIT_RATIOS[pair])
             value = value if wanted_unit == pair[0] else value * _UNIT_RATIOS[pair]
-            return Number(value, major_number.start, minor_number.end, is_percentage=False)
+            return NumberInText(value, major_number.start, minor_number.end, is_percentage=False)
     return None
 
 

@@ -26,7 +26,7 @@ _MAX_NUMBER_LENGTH = 60
 
 
 @dataclass(frozen=True)
-class Number:
+class NumberInText:
     """A number in a text."""
 
     value: Fraction
@@ -40,7 +40,7 @@ def find_numbers(text: str) -> list[Fraction]:
     return [number.value for number in locate_numbers(normalize_numbers(text))]
 
 
-def locate_numbers(text: str) -> list[Number]:
+def locate_numbers(text: str) -> list[NumberInText]:
     """Find the numbers of a normalized text, with their positions."""
     numbers = []
     for match in _NUMBER.finditer(text):
@@ -49,7 +49,7 @@ def locate_numbers(text: str) -> list[Number]:
         value = _parse_matched_number(match)
         if value is not None:
             signed = -value if _is_minus_a_sign(text, match) else value
-            numbers.append(Number(signed, match.start(), match.end(), match["percent"] is not None))
+            numbers.append(NumberInText(signed, match.start(), match.end(), match["percent"] is not None))
     return numbers
 
 

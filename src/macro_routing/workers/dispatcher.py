@@ -111,7 +111,7 @@ class Dispatcher:
         return [slot.process_id for slot in self._slots if slot.is_ready]
 
     def run_work_items(self, spec: EvaluatorSpec, items: Sequence[WorkItem]) -> Iterator[ItemResult]:
-        """Results in the order in which they arrive; see ``Executor.run_work_items``."""
+        """Results in the order in which they arrive; see ``WorkItemExecutor.run_work_items``."""
         if not items:
             return
         self._spec = spec
@@ -183,7 +183,10 @@ class Dispatcher:
         """Fail the quarantined routes of the next items without running them."""
         while self._queue and any(map(self._route_quarantine_reason, self._queue[0].item.routes)):
             queued = self._queue.popleft()
-            parts = [(part, self._route_quarantine_reason(part.routes[0])) for part in queued.item.split_by_route()]
+            parts = [
+                (part, self._route_quarantine_reason(part.routes[0]))
+                for part in queued.item.split_into_single_route_items()
+            ]
             left = [QueuedItem(part, queued.crashes, queued.reason) for part, reason in parts if not reason]
             self._queue.extendleft(reversed(left))
             for part, reason in parts:
@@ -310,7 +313,7 @@ class Dispatcher:
             # It is not needed yet, and perhaps never: it is neither repeated nor counted against its routes.
             yield item, ScoringFailure(queued.reason)
         elif len(item.routes) > 1 and queued.crashes >= _CRASHES_BEFORE_SPLIT:
-            parts = item.split_by_route()
+            parts = item.split_into_single_route_items()
             self._queue.extendleft(QueuedItem(part, reason=queued.reason) for part in reversed(parts))
         elif len(item.routes) > 1 or queued.crashes < self._settings.attempts:
             self._queue.appendleft(queued)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from macro_routing.errors import MacroError, SettingsError, shorten_value
-from macro_routing.settings import CheckedSettings, Range, check_choice, check_number, option
+from macro_routing.settings import AllowedRange, CheckedSettings, check_choice, check_number, option
 
 LOCAL, RAY = "local", "ray"
 BACKENDS = (LOCAL, RAY)
@@ -26,7 +26,7 @@ class WorkerSettings(CheckedSettings):
     backend: str = option(
         LOCAL, "Where workers run: processes here, or a Ray cluster (extra [ray]).", _PANEL, choices=BACKENDS
     )
-    workers: Annotated[int, Range(0, 10_000)] = option(
+    workers: Annotated[int, AllowedRange(0, 10_000)] = option(
         0,
         "Workers, each with the model loaded; 0 evaluates in this process (on Ray: one worker)."
         " Results are the same, rounding aside.",
@@ -41,16 +41,16 @@ class WorkerSettings(CheckedSettings):
     gpus_per_worker: float | None = option(
         None, "GPUs, or a share of one, for each worker.", _PANEL, shown_default="1, if any"
     )
-    worker_timeout: Annotated[float, Range(0, exclusive=True)] = option(
+    worker_timeout: Annotated[float, AllowedRange(0, exclusive=True)] = option(
         30.0,
         "Minutes after which a worker without an answer is replaced; large work items have longer.",
         _PANEL,
         metavar="MINUTES",
     )
     """For large work items see ``adaptive_timeout``."""
-    start_timeout: Annotated[float, Range(0, exclusive=True)] = 30.0
+    start_timeout: Annotated[float, AllowedRange(0, exclusive=True)] = 30.0
     """Minutes that a worker may take to load the model."""
-    attempts: Annotated[int, Range(1)] = 3
+    attempts: Annotated[int, AllowedRange(1)] = 3
     """How often a route may crash its worker before it is given up."""
     light_driver: bool | None = None
     """Whether the search's own process loads no weights; None: if the workers are on GPUs."""

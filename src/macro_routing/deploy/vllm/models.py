@@ -20,10 +20,10 @@ _BATCH_DIMENSIONS = {"input_ids": 0, "positions": -1, "intermediate_tensors": 0,
 """The batch dimension of each argument."""
 
 
-def _make_routed_vllm_decoder(stock: Any) -> Any:
+def _make_routed_vllm_decoder_class(stock: Any) -> Any:
     """Make a decoder class that runs the route in its configuration."""
 
-    class RoutedVllmDecoder(stock):  # type: ignore[misc]
+    class RoutedVllmDecoderModule(stock):  # type: ignore[misc]
         def __init__(self, *, vllm_config: VllmConfig, prefix: str = "", **further: Any) -> None:
             route = read_route_from_hf_config(vllm_config.model_config.hf_config)
             check_engine_config(vllm_config)
@@ -49,7 +49,7 @@ def _make_routed_vllm_decoder(stock: Any) -> Any:
             hidden = self.embed_input_ids(input_ids) if inputs_embeds is None else inputs_embeds
             return _run_route_steps(self, positions, hidden)
 
-    return support_torch_compile(dynamic_arg_dims=_BATCH_DIMENSIONS)(RoutedVllmDecoder)
+    return support_torch_compile(dynamic_arg_dims=_BATCH_DIMENSIONS)(RoutedVllmDecoderModule)
 
 
 def _run_route_steps(decoder: Any, positions: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
@@ -73,7 +73,7 @@ def _run_route_steps(decoder: Any, positions: torch.Tensor, hidden: torch.Tensor
 def _make_routed_model_class(module: ModuleType, family: str) -> Any:
     """Make the language model class around a routed decoder."""
     stock: Any = getattr(module, f"{family}ForCausalLM")
-    decoder = _make_routed_vllm_decoder(getattr(module, f"{family}Model"))
+    decoder = _make_routed_vllm_decoder_class(getattr(module, f"{family}Model"))
 
     class RoutedForCausalLM(stock):  # type: ignore[misc]
         supports_lora = False

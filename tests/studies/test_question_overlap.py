@@ -12,11 +12,11 @@ from macro_routing.studies.one_route_for_all_tasks import (
     make_domain_mean_rows,
     run_one_route_for_all_tasks_study,
 )
-from macro_routing.studies.settings import OneRouteForAllTasksSettings, SideEffectsSettings, TransferSettings
-from macro_routing.studies.shared_questions import (
+from macro_routing.studies.question_overlap import (
     check_pooled_tasks_overlap,
     find_contaminating_search_tasks,
 )
+from macro_routing.studies.settings import OneRouteForAllTasksSettings, SideEffectsSettings, TransferSettings
 from macro_routing.studies.side_effects import run_side_effects
 from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
 from macro_routing.studies.transfer import run_transfer

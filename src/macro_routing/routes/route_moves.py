@@ -8,7 +8,7 @@ from macro_routing.routes.route import Route, Step
 
 
 @dataclass(frozen=True)
-class RouteStatistics:
+class RouteMoveCounts:
     """Counted facts of an executed route. Subtractions are adds with a negative coefficient, counted apart."""
 
     length: int
@@ -24,12 +24,12 @@ class RouteStatistics:
     """Steps that pass over at least one layer."""
 
 
-def compute_route_statistics(route: Route) -> RouteStatistics:
+def count_route_moves(route: Route) -> RouteMoveCounts:
     """Count what ``route`` is made of."""
     coefficients = [step.add.coefficient for step in route.steps if step.add is not None]
     deltas = step_displacements(route)
     visited = len({step.layer for step in route.steps})
-    return RouteStatistics(
+    return RouteMoveCounts(
         length=route.length,
         adds=sum(value > 0 for value in coefficients),
         subtractions=sum(value < 0 for value in coefficients),
