@@ -356,7 +356,7 @@ class TestNegativeControl:
         from macro_routing.models import doctor
 
         def meddle(subject, name):
-            subject.model.lm_head.weight.data.mul_(1.001)
+            subject.unrouted_model.lm_head.weight.data.mul_(1.001)
             return doctor.CheckResult(name, passed=True)
 
         monkeypatch.setattr(doctor, "CHECKS", [("meddling", meddle)])

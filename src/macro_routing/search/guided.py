@@ -32,14 +32,7 @@ from macro_routing.search.route_edits import (
 )
 from macro_routing.search.route_features import Floats, RouteFeatures
 from macro_routing.search.route_gp import KERNELS, GPKernelParameters, ObservedAccuracies, RouteGP, thompson_sample
-from macro_routing.search.searcher import (
-    Candidate,
-    Draw,
-    Outcome,
-    Proposal,
-    Round,
-    RoundSize,
-)
+from macro_routing.search.searcher import Candidate, Draw, Outcome, Proposal, Round, RoundSize
 from macro_routing.search.top_k import decode_top_routes
 from macro_routing.settings import AllowedRange, CheckedSettings, check_choice, check_integer
 
