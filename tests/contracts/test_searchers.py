@@ -150,7 +150,7 @@ def test_rounds_stay_within_the_plan_and_say_what_matters(make):
         assert asked.number == number
         assert len(set(asked.examples)) == len(asked.examples) > 0
         assert set(asked.examples) <= set(range(EXAMPLES))
-        assert 1 <= asked.keep <= len(asked.proposals) <= search.max_draws
+        assert 1 <= asked.keep <= len(asked.proposals) <= search.max_draws_per_round
     sizes = [len(asked.proposals) * len(asked.examples) for asked in rounds]
     for done in range(len(rounds) + 1):
         assert sum(sizes[done:]) <= search.max_evaluations(done)
@@ -210,7 +210,7 @@ def test_tree_searches_are_repeatable_and_stay_within_their_plan(name):
         trees = labels.run_searches(reward)
         assert all(isinstance(tree, TreeSearch) and tree.ask() is None for tree in trees)
         assert len(rewards) <= labels.max_evaluations()
-        assert max(tree.statistics.asked for tree in trees) <= labels.max_draws
+        assert max(tree.statistics.asked for tree in trees) <= labels.max_draws_per_round
         assert all(route.layers == SPACE.layers for _, route in rewards)
         asked.append(rewards)
     assert asked[0] == asked[1] != asked[2]

@@ -52,7 +52,7 @@ def test_a_model_of_one_layer_has_nothing_to_leave_out():
 def test_the_standard_pass_needs_no_search():
     search = StandardPassMethod(5, 10, 1)
     assert search.ask(search.make_initial_state()) is None
-    assert (search.max_rounds, search.max_draws, search.max_evaluations()) == (0, 0, 0)
+    assert (search.max_rounds, search.max_draws_per_round, search.max_evaluations()) == (0, 0, 0)
     assert [candidate.route for candidate in search.candidates(search.make_initial_state())] == [Route.standard(5)]
 
 
@@ -83,7 +83,7 @@ def test_restarts_spend_the_budget_and_begin_with_the_literal_search():
     spent = sum(len(asked.proposals) * len(asked.examples) for asked in rounds)
     assert spent <= budget
     assert (
-        spent + FIRST.max_draws * max(len(planned.examples) for planned in FIRST.planned_rounds) > budget
+        spent + FIRST.max_draws_per_round * max(len(planned.examples) for planned in FIRST.planned_round_sizes) > budget
     )  # no further round would have fitted
     assert [asked.number for asked in rounds] == list(range(len(rounds)))
     assert len(state.restarts) >= 3

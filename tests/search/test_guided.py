@@ -226,7 +226,7 @@ def test_the_confirmation_judges_what_was_learned_and_teaches_nothing():
 @pytest.mark.parametrize(("examples", "budget"), [(3, 43_500), (10, 43_500), (100, 1_000_000)])
 def test_more_budget_than_routes_can_use_is_not_spent(examples, budget):
     search = GuidedSearch(SPACE, examples, budget)
-    assert len(search.ask(search.make_initial_state()).proposals) <= search.max_draws <= 1000
+    assert len(search.ask(search.make_initial_state()).proposals) <= search.max_draws_per_round <= 1000
     assert search.max_evaluations() < budget
 
 

@@ -164,12 +164,12 @@ def test_a_budget_is_spent_and_never_exceeded(make, factor):
         len(asked.proposals) == asked.keep <= size
         for asked, size in zip(rounds, search.max_routes_by_round, strict=False)
     )
-    assert max(len(asked.proposals) for asked in rounds) <= search.max_draws
+    assert max(len(asked.proposals) for asked in rounds) <= search.max_draws_per_round
     assert search.max_evaluations(search.max_rounds) == 0
     assert len(search.candidates(state)) <= search.max_candidates
     assert search.ask(state) is None
     # One example more for each route would be too many, for the budget or for the training set.
-    examples = search.planned_rounds[0].examples
+    examples = search.planned_round_sizes[0].examples
     assert len(examples) == 50 or budget < (len(examples) + 1) * sum(search.max_routes_by_round)
     for asked in rounds:
         assert asked.examples == examples

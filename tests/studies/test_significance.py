@@ -9,7 +9,7 @@ from macro_routing.errors import RunError
 from macro_routing.studies.significance import (
     compute_differences_by_model,
     load_main_table_study_rows,
-    run_significance,
+    run_significance_study,
 )
 from tests.evaluation.test_statistics import TABLE
 
@@ -19,7 +19,7 @@ PUBLISHED = Path(__file__).parents[1] / "data" / "published_results.json"
 @pytest.fixture(scope="module")
 def published():
     # Llama is apart in the paper, and not among the models that p-values are corrected over.
-    return run_significance(load_main_table_study_rows(PUBLISHED), "Baseline", "MACRO", tuple(TABLE))
+    return run_significance_study(load_main_table_study_rows(PUBLISHED), "Baseline", "MACRO", tuple(TABLE))
 
 
 def test_the_papers_table_is_reproduced(published):
@@ -50,7 +50,7 @@ def test_lines_that_are_none_are_rejected(tmp_path):
     with pytest.raises(RunError, match="holds no main table"):
         load_main_table_study_rows(file)
     with pytest.raises(RunError, match="did you mean 'Qwen3-1"):
-        run_significance(load_main_table_study_rows(PUBLISHED), "Baseline", "MACRO", ("Qwen3-1.7",))
+        run_significance_study(load_main_table_study_rows(PUBLISHED), "Baseline", "MACRO", ("Qwen3-1.7",))
     with pytest.raises(RunError, match="there are Baseline, "):
         compute_differences_by_model(load_main_table_study_rows(PUBLISHED), "Baseline", "MACR")
 
@@ -63,7 +63,7 @@ def refusal(tmp_path, text):
     file = tmp_path / "lines.json"
     file.write_text(text if isinstance(text, str) else json.dumps(text))
     with pytest.raises(RunError) as rejected:
-        run_significance(load_main_table_study_rows(file), "Baseline", "MACRO")
+        run_significance_study(load_main_table_study_rows(file), "Baseline", "MACRO")
     return str(rejected.value)
 
 

@@ -79,10 +79,10 @@ def significance(
 
     Example: `macro study significance studies/main-table`
     """
-    from macro_routing.studies.significance import STUDY, load_main_table_study_rows, run_significance
+    from macro_routing.studies.significance import STUDY, load_main_table_study_rows, run_significance_study
 
     names = parse_names(models)
-    result = run_significance(load_main_table_study_rows(results), baseline, method, names)
+    result = run_significance_study(load_main_table_study_rows(results), baseline, method, names)
     settings = {"results": str(results.resolve()), "baseline": baseline, "method": method, "models": names}
     write_and_print_study(open_study_folder(out, STUDY, settings), result, settings, as_json=as_json)
 

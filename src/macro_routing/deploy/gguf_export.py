@@ -26,7 +26,7 @@ _ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3
 def write_gguf(base: ModelMetadata, route: Route, evidence: RouteFile | None, out: Path) -> None:
     """Write the model with its blocks in the route's order, in the precision its weights are stored in."""
     reject_unexportable(base, route, "gguf")
-    _reject_unsupported_models(base)
+    _reject_models_unsupported_by_gguf(base)
     if importlib.util.find_spec("gguf") is None:
         raise ExportError("gguf is not installed; --format gguf needs it: pip install 'macro-routing[models]'")
     blocks = list(_list_tensors_to_export(base, route))
@@ -37,7 +37,7 @@ def write_gguf(base: ModelMetadata, route: Route, evidence: RouteFile | None, ou
         _write_tensors(writer, blocks, base.config)
 
 
-def _reject_unsupported_models(base: ModelMetadata) -> None:
+def _reject_models_unsupported_by_gguf(base: ModelMetadata) -> None:
     config = base.config
     rope = _get_rope_parameters(config)["rope_type"]
     reasons = {

@@ -97,13 +97,13 @@ class PerExampleSearch:
         return affordable if self.every_example else max(self.settings.simulations, affordable)
 
     @property
-    def max_draws(self) -> int:
+    def max_draws_per_round(self) -> int:
         """Maximum routes per example."""
         return self.simulations + 1
 
     def max_evaluations(self, done: int = 0) -> int:
         """Maximum evaluations from round ``done`` on."""
-        return 0 if done else len(self.searched_example_indices) * self.max_draws
+        return 0 if done else len(self.searched_example_indices) * self.max_draws_per_round
 
     @cached_property
     def identity(self) -> str:

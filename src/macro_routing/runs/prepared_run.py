@@ -52,7 +52,7 @@ class PreparedRun(ABC):
             self.config.seed,
             self.evaluator.frozen.layers,
             self.searcher.max_rounds,
-            self.searcher.max_draws,
+            self.searcher.max_draws_per_round,
             len(self.splits.train),
             len(self.splits.validation),
             test,
@@ -78,7 +78,7 @@ class PreparedRun(ABC):
             "searcher": json.loads(self.searcher.identity),
             "search": {
                 "rounds": self.searcher.max_rounds,
-                "draws": self.searcher.max_draws,
+                "draws": self.searcher.max_draws_per_round,
                 "max_evaluations": self.searcher.max_evaluations(),
             },
             "decoding": dataclasses.asdict(self.evaluator.decoding),

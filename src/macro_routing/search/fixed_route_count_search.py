@@ -74,7 +74,7 @@ class FixedRouteCountSearch(Searcher):
         """The next round's routes, at most as many as its size; none end the search."""
 
     @cached_property
-    def planned_rounds(self) -> tuple[RoundSize, ...]:
+    def planned_round_sizes(self) -> tuple[RoundSize, ...]:
         """All rounds have the same examples, so that all scores are comparable."""
         routes = sum(self.max_routes_by_round)
         check_integer("budget", self.budget, minimum=1)
@@ -134,7 +134,7 @@ class StandardPassMethod(FixedRouteCountSearch):
 
     name = "standard"
     max_routes_by_round = ()
-    planned_rounds = ()
+    planned_round_sizes = ()
 
     def _propose_routes(self, state: SearchState) -> Sequence[Route]:  # noqa: ARG002 nothing is searched
         return ()

@@ -186,7 +186,7 @@ class GuidedSearch(PolicySearcherBase):
         return min(_MAX_DRAWS, int((self.budget - self.settings.k * len(self.holdout)) // searched))
 
     @cached_property
-    def planned_rounds(self) -> tuple[RoundSize, ...]:
+    def planned_round_sizes(self) -> tuple[RoundSize, ...]:
         """A round per chunk, and the confirmation on the holdout."""
         confirmation = [RoundSize(self.settings.k, self.holdout)] if self.holdout else []
         return (*(RoundSize(self.draws_per_round, chunk) for chunk in self.examples_by_round), *confirmation)

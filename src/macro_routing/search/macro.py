@@ -226,12 +226,12 @@ class RestartedSearch(Searcher):
     @property
     def _min_round_evaluations(self) -> int:
         """Evaluations of a search's first round, which has the fewest examples."""
-        return self.first.settings.draws * len(self.first.planned_rounds[0].examples)
+        return self.first.settings.draws * len(self.first.planned_round_sizes[0].examples)
 
     @cached_property
-    def planned_rounds(self) -> tuple[RoundSize, ...]:
+    def planned_round_sizes(self) -> tuple[RoundSize, ...]:
         """As many rounds as the budget pays for if all were first rounds."""
-        return (self.first.planned_rounds[0],) * (self.budget // self._min_round_evaluations)
+        return (self.first.planned_round_sizes[0],) * (self.budget // self._min_round_evaluations)
 
     @property
     def max_candidates(self) -> int:

@@ -31,7 +31,7 @@ class PolicySamplingSearcher(Searcher):
     space: RouteSpace
 
     @cached_property
-    def planned_rounds(self) -> tuple[RoundSize, ...]:
+    def planned_round_sizes(self) -> tuple[RoundSize, ...]:
         """Chunks of examples with a replay buffer."""
         chunks = assign_examples_to_rounds(self.examples, self.settings.iterations, self.settings.replay, self.seed)
         return tuple(RoundSize(self.settings.draws, chunk) for chunk in chunks)

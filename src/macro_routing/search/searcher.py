@@ -2,7 +2,7 @@
 
 A search is a value: its state goes in, its next state comes out, nothing is changed in place. ``ask`` of the same state
 always gives the same round, so an interrupted run asks again and continues as if nothing had happened. The base class
-counts rounds, checks states and outcomes, and records draws; an algorithm implements ``planned_rounds``, ``_ask``,
+counts rounds, checks states and outcomes, and records draws; an algorithm implements ``planned_round_sizes``, ``_ask``,
 ``_list_candidates`` and, if it learns, ``_tell``.
 """
 
@@ -179,13 +179,13 @@ class Searcher(ABC):
         """Reject bad seeds, and too few examples or too small a budget before anything is scored."""
         check_seed(self.seed)
         check_integer("examples", self.examples, minimum=1, maximum=MAX_EXAMPLES)
-        _ = self.planned_rounds
+        _ = self.planned_round_sizes
 
     # --- what an algorithm implements -----------------------------------------------------------------------------
 
     @property
     @abstractmethod
-    def planned_rounds(self) -> Sequence[RoundSize]:
+    def planned_round_sizes(self) -> Sequence[RoundSize]:
         """The rounds of the search; it may end earlier."""
 
     @abstractmethod
@@ -205,12 +205,12 @@ class Searcher(ABC):
     @property
     def max_rounds(self) -> int:
         """Maximum number of rounds."""
-        return len(self.planned_rounds)
+        return len(self.planned_round_sizes)
 
     @property
-    def max_draws(self) -> int:
+    def max_draws_per_round(self) -> int:
         """Maximum number of proposals in a round."""
-        return max((planned.draws for planned in self.planned_rounds), default=0)
+        return max((planned.draws for planned in self.planned_round_sizes), default=0)
 
     @property
     def max_candidates(self) -> int:
@@ -219,7 +219,7 @@ class Searcher(ABC):
 
     def max_evaluations(self, done: int = 0) -> int:
         """Maximum number of evaluations (route × example) in the rounds from ``done`` on."""
-        return sum(planned.draws * len(planned.examples) for planned in self.planned_rounds[done:])
+        return sum(planned.draws * len(planned.examples) for planned in self.planned_round_sizes[done:])
 
     @cached_property
     def identity(self) -> str:
@@ -274,7 +274,7 @@ class Searcher(ABC):
         """The state's next round; without ``keep`` every score matters, without proposals there is no round."""
         if not proposals:
             return None
-        examples = self.planned_rounds[state.rounds].examples
+        examples = self.planned_round_sizes[state.rounds].examples
         return Round(state.rounds, tuple(proposals), examples, len(proposals) if keep is None else keep)
 
 

@@ -173,20 +173,20 @@ class _LazyProgramRanking:
         walked down and up again in loops, since routes may be longer than Python's stack is deep.
         """
         path = [ranking]
-        while (following := self._get_continuation_ranking(path[-1])) is not None:
+        while (following := self._get_suffix_ranking_after_action(path[-1])) is not None:
             if len(following.ordered) > path[-1].ordered[-1].successor_rank + 1:
                 break
             path.append(following)
         for visited in reversed(path):
             # The last ordered suffix is used: its action may also be followed by the next best there.
             action, successor_rank = visited.ordered[-1].action, visited.ordered[-1].successor_rank + 1
-            following = self._get_continuation_ranking(visited)
+            following = self._get_suffix_ranking_after_action(visited)
             if following is not None and len(following.ordered) > successor_rank:
                 successor = following.ordered[successor_rank]
                 visited.push_suffix(action, successor_rank, successor.exact_cost, successor.length + 1)
             visited.rank_next_best_suffix()
 
-    def _get_continuation_ranking(self, ranking: _RankedProgramSuffixes) -> _RankedProgramSuffixes | None:
+    def _get_suffix_ranking_after_action(self, ranking: _RankedProgramSuffixes) -> _RankedProgramSuffixes | None:
         """The ranking of the position that the last ordered suffix goes to first; None when it rejoins at once."""
         action = ranking.ordered[-1].action
         if action == self._space.rejoin_action:

@@ -150,7 +150,7 @@ def draw_significance(rows: Sequence[Mapping[str, Any]], method: str, baseline: 
     return draw_intervals(STUDY, title, "points of accuracy", shown, 0.0, CORRECTED_MEANINGS)
 
 
-def run_significance(results: Results, baseline: str, method: str, models: Sequence[str] = ()) -> StudyResult:
+def run_significance_study(results: Results, baseline: str, method: str, models: Sequence[str] = ()) -> StudyResult:
     """The whole study from a main table; ``models`` are those that p-values are corrected over, all if empty."""
     known = list(dict.fromkeys(line["model"] for line in results))
     for model in models:
