@@ -223,7 +223,7 @@ def summarize_returned(runs: Sequence[dict[str, Any]], finalists: Sequence[dict[
         "returned": len(returned),
         "replays": len(runs),
         "worse_after_holm": count_worse_after_holm(finalists),
-        "longer_without_gain_percent": 100 * unpaid / len(runs),
+        "longer_without_gain_percent": 100 * float(unpaid) / len(runs),
     }
 
 
