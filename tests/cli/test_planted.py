@@ -52,6 +52,7 @@ def test_small_models_have_a_default_target():
         ("[search]\nepsilon_local = 0.9\nepsilon_operator = 0.2", "sum to at most 1"),
         ("[space]\nmax_length = 5", "max_length (T_max) = 5 is not allowed"),
         ("[serch]\nk = 1", "unknown key 'serch'"),
+        ('decision = "speed"', "decision must be a table of settings"),
         ("[problem]\npeak = 0.1", "peak (p1) = 0.1 is not allowed"),
         ("[problem]\nseed = 1", "give seed with --seed"),
         ("[search]\ndraws = 'many'", "draws (K) = 'many' is not allowed"),

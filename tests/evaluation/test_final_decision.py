@@ -152,8 +152,8 @@ def test_a_small_gain_shrinks_and_a_large_one_stays():
     ("settings", "fresh", "words"),
     [
         ({}, 700, "700 examples that the search does not use can show a gain of"),
-        ({}, 10, "10 examples that the search does not use are too few to return any route"),
-        ({}, 0, "about 803 can show a gain of 5 points"),
+        ({}, 10, "10 examples that the search does not use are too few to show even a gain of 20 points"),
+        ({}, 0, "about 803 can show one of 5 points"),
         (
             {"objective": "speed"},
             700,

@@ -114,8 +114,10 @@ def _make_route_space(layers: int | None, table: Mapping[str, Any]) -> RouteSpac
 def _read_config_tables(config: Path | None) -> Mapping[str, dict[str, Any]]:
     contents = read_toml(config)
     for name, table in contents.items():
-        if name not in _TABLES or not isinstance(table, dict):
+        if name not in _TABLES:
             raise SettingsError(f"{config}: unknown key {name!r}; the file holds the tables {', '.join(_TABLES)}")
+        if not isinstance(table, dict):
+            raise SettingsError(f"{config}: {name} must be a table of settings")
     for name in ("target", "seed"):
         if name in contents.get("problem", {}):
             raise SettingsError(f"{config}: give {name} with --{name}, not in [problem]")

@@ -132,8 +132,8 @@ def describe_decision_power(settings: DecisionSettings, fresh: int) -> str:
     if not math.isfinite(gain):
         needed = math.ceil(TYPICAL_DISCORDANCE * ((ndtri(1 - level) + ndtri(0.8)) / 0.05) ** 2)
         return (
-            f"{fresh} examples that the search does not use are too few to return any route with this certainty; about"
-            f" {needed} can show a gain of 5 points"
+            f"{fresh} examples that the search does not use are too few to show even a gain of 20 points in four of"
+            f" five cases; about {needed} can show one of 5 points"
         )
     return f"{fresh} examples that the search does not use can show a gain of {100 * gain:.1f} points"
 

@@ -124,7 +124,7 @@ def _explain_finalist_rejection(finalist: FinalistEvidence, settings: DecisionSe
         return (
             "the chosen route is as accurate and not slower"
             if settings.objective != SPEED
-            else "the chosen route is faster"
+            else "the chosen route has fewer layers, or as many and a higher gain"
         )
     wanted = f"{100 * finalist.required_gain:+.1f} points"
     return f"it is not shown to gain more than {wanted} (p = {finalist.p_value:.2g})"

@@ -128,12 +128,12 @@ def make_route_result(
         verdict = _describe_noninferiority(route, comparison, decision.margin / 100)
     else:
         verdict = _describe_gain(comparison, detectable, "route")
-    if not route.is_standard:
+    if not route.is_standard and decision.objective != SPEED:
         verdict += f" It runs {_describe_route_layer_count(route)}."
     if not recommended:
         verdict += (
-            " The test set speaks against it: the standard pass is recommended instead. This recommendation was made"
-            " with the test set, so its gain of zero is no independent measurement."
+            " So the standard pass is recommended instead. This was decided with the test set, which therefore does not"
+            " measure the recommendation."
         )
     return RunResult(
         str(route), route.layers, tuple(variants), comparison, detectable, verdict, folder, recommended=recommended
@@ -194,8 +194,11 @@ def _describe_noninferiority(route: Route, comparison: PairedComparison, margin:
     if comparison.low > -margin:
         return f"As accurate as the standard pass within {100 * margin:g} points, with {faster}: {gained} ({evidence})."
     if comparison.high < -margin or (comparison.difference < 0 and comparison.p_value < LEVEL):
-        return f"The route is worse than the standard pass: {gained} ({evidence}). Do not use it."
-    return f"The test set does not show whether it loses less than {100 * margin:g} points: {gained} ({evidence})."
+        return f"The route, with {faster}, is worse than the standard pass: {gained} ({evidence}). Do not use it."
+    return (
+        f"The test set does not show whether the route, with {faster}, loses less than {100 * margin:g} points:"
+        f" {gained} ({evidence})."
+    )
 
 
 def _format_evidence(comparison: PairedComparison) -> tuple[str, str]:

@@ -1,0 +1,40 @@
+"""The verdict in words: what the test set shows, what the route costs, and whether it is recommended."""
+
+import pytest
+
+from macro_routing.evaluation.statistics import PairedComparison, compare_paired
+from macro_routing.routes import parse_route
+from macro_routing.runs.final_selection import FinalSelection
+from macro_routing.runs.result import make_route_result
+from macro_routing.search.decision_settings import DecisionSettings
+
+LONGER, SHORTER, STANDARD = (parse_route(text, 10) for text in ("L0-L5 L5 RJ", "L0-L4 L6 RJ", "L0 RJ"))
+
+
+def compare(fixed: int, broken: int, n: int = 400) -> PairedComparison:
+    standard = [False] * fixed + [True] * broken + [True] * (n - fixed - broken)
+    routed = [True] * fixed + [False] * broken + [True] * (n - fixed - broken)
+    return compare_paired(standard, routed, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("route", "counts", "decision", "words", "recommended"),
+    [
+        (LONGER, (60, 10), {}, "The route is better than the standard pass by +12.5 points", True),
+        (LONGER, (60, 10), {}, "It runs 11 layers for 10, 10 % more.", True),
+        (LONGER, (12, 10), {}, "No evidence of a gain: +0.5 points", True),
+        (LONGER, (10, 10), {}, "So the standard pass is recommended instead.", False),
+        (LONGER, (10, 60), {}, "The route is worse than the standard pass: -12.5 points", False),
+        (SHORTER, (10, 10), {"objective": "speed"}, "within 3 points, with 10 % fewer layers: +0.0 points", True),
+        (SHORTER, (40, 45), {"objective": "speed"}, "does not show whether the route, with 10 % fewer layers", True),
+        (SHORTER, (10, 60), {"objective": "speed"}, "is worse than the standard pass: -12.5 points", False),
+        (STANDARD, (0, 0), {}, "No better route was found: the standard pass was chosen", True),
+        (STANDARD, (0, 0), {"objective": "speed"}, "No faster route that is as accurate was found", True),
+    ],
+)
+def test_the_verdict_says_what_is_certain_and_what_it_costs(route, counts, decision, words, recommended):
+    result = make_route_result(FinalSelection(route, ()), [], compare(*counts), "run", DecisionSettings(**decision))
+    assert words in result.verdict
+    assert result.recommended is recommended
+    assert ("recommended instead" in result.verdict) is not recommended
+    assert result.verdict.count("layers") <= 2
