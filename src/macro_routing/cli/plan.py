@@ -89,7 +89,7 @@ def _print_duration_estimate(run: Any, evaluations: int, record: Mapping[str, An
         print_json({**record, "outcomes_per_second": rate, "most_minutes": minutes})
         return
     speed = f"{rate:.2g} evaluations per second"
-    print(f"time      about {_format_duration(minutes)} if nothing is saved, at {speed} and no other load")
+    print(f"time         about {_format_duration(minutes)} if nothing is saved, at {speed} and no other load")
 
 
 def _format_duration(minutes: float) -> str:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from statistics import NormalDist
 from typing import Annotated, Any
 
 import numpy as np
@@ -54,9 +55,8 @@ _VERSION = 4
 """Version of the algorithm: states of other versions are rejected."""
 _FIT_SWEEPS = 1
 """Sweeps over the kernel parameters after every round."""
-_CONFIRMATION_DISCORDANCE, _CONFIRMATION_QUANTILE = 0.15, 1.645
-"""Share of examples on which a faster route and the standard pass usually differ, and the normal quantile of the test:
-finalists are ranked by their chance to pass it."""
+_CONFIRMATION_DISCORDANCE = 0.15
+"""Share of examples on which a faster route and the standard pass usually differ; for its chance to be confirmed."""
 _N_PROMISING = 40
 """Number of best routes from which edits are taken, and to which the policy moves."""
 
@@ -367,7 +367,8 @@ class GuidedSearch(PolicySearcherBase):
             return []
         mean, covariance = gp.predict_gain_covariance(RouteFeatures.from_routes(first))
         noise = _CONFIRMATION_DISCORDANCE / max(1, len(self.holdout))
-        slack = mean + self.decision.margin / 100 - _CONFIRMATION_QUANTILE * math.sqrt(noise)
+        quantile = NormalDist().inv_cdf(1 - self.decision.max_error_probability)
+        slack = mean + self.decision.margin / 100 - quantile * math.sqrt(noise)
         accepted = np.array([math.erfc(-z / math.sqrt(2)) / 2 for z in slack / np.sqrt(np.diag(covariance) + noise)])
         saved = np.array([1 - route.length / route.layers for route in first])
         return [*(first[index] for index in np.argsort(-saved * accepted, kind="stable")), *rest]
