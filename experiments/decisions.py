@@ -1,19 +1,20 @@
 """The final decision on recorded landscapes: errors where no route is better, and whether what it states is true.
 
-    python -m experiments.decisions null [--replays 1000] [--first 1000] [--processes 2] [--runs FILE] [--write FILE]
-    python -m experiments.decisions calibration [--replays 40] [--first 1000] [--processes 2] [--runs FILE]
-        [--write FILE]
+    python -m experiments.decisions {null,calibration,speed} [--replays N] [--first 1000] [--processes 2] [--runs FILE]
+        [--landscapes NAME,NAME] [--write FILE]
 
 A replay is a whole guided search on a recorded landscape. Two fifths of its examples judge what was returned; neither
 the search nor the decision sees them. *null*: the outcomes of all routes on an example are complemented jointly with
 probability 1/2, so that no route is better than another. *calibration*: the prior of the gain is learned on all tasks
-but one, and what it predicts for the finalists of that task is compared with what the judging examples show.
+but one, and what it predicts for the finalists of that task is compared with what the judging examples show. *speed*:
+the search is for the fastest route that is as accurate, and its claim is held against all examples of the landscape.
 """
 
 import argparse
 import itertools
 import json
 import os
+import zlib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -30,8 +31,9 @@ from experiments.replay import complement_examples, replay_search
 from experiments.replay_searches import evaluation_budget, make_searches
 from macro_routing.evaluation.gain_posterior import PRIOR_SCALES, GainPosterior
 from macro_routing.evaluation.statistics import holm_correction, mcnemar_p_value, wilson_interval
+from macro_routing.search.decision_settings import ACCURACY, DecisionSettings
 
-NULL, CALIBRATION = "null", "calibration"
+NULL, CALIBRATION, SPEED = KINDS = ("null", "calibration", "speed")
 LEVELS = (0.5, 0.8, 0.95)
 _EM_STEPS, _PSEUDO_COUNT = 300, 0.5
 NULL_COLUMNS = {
@@ -48,6 +50,16 @@ CALIBRATION_COLUMNS = {
     "mean_measured": "mean measured",
     **{f"coverage_{round(100 * level)}": f"within the {round(100 * level)} % interval (%)" for level in LEVELS},
 }
+SPEED_COLUMNS = {
+    "landscape": "landscape",
+    "saved": "layers saved (%)",
+    "change": "accuracy change on unseen examples, points",
+    "low": "95 % interval, from",
+    "high": "to",
+    "returned_percent": "faster route returned (%)",
+    "true_percent": "claim true (%)",
+    "n": "replays",
+}
 BINS = (-np.inf, -0.01, 0.01, 0.03, np.inf)
 Job = tuple[str, str, int]
 """Kind, landscape and seed."""
@@ -57,11 +69,12 @@ def run_replay(job: Job) -> dict[str, Any]:
     """One search on one landscape; counts of fixed and broken examples of all finalists."""
     kind, name, seed = job
     landscape = Landscape.load(RAW_FOLDER / f"{name}.json")
+    own_seed = zlib.crc32(f"{kind} {name} {seed}".encode())  # no two replays deal or complement examples alike
     if kind == NULL:
-        landscape = complement_examples(landscape, seed)
-    result = replay_search(
-        make_searches(landscape)["guided"], landscape, budget=evaluation_budget(landscape), seed=seed
-    )
+        landscape = complement_examples(landscape, own_seed)
+    decision = DecisionSettings(SPEED if kind == SPEED else ACCURACY)
+    make = make_searches(landscape, decision)["guided"]
+    result = replay_search(make, landscape, budget=evaluation_budget(landscape), seed=own_seed)
     return {
         "kind": kind,
         "landscape": name,
@@ -70,6 +83,8 @@ def run_replay(job: Job) -> dict[str, Any]:
         "task": landscape.about["task"],
         "layers": landscape.layers,
         "returned": None if result.route.is_standard else str(result.route),
+        "length": result.route.length,
+        "gain_of_all": landscape.gain(result.route),
         "finalists": [
             {
                 "route": str(finalist.evidence.route),
@@ -88,17 +103,17 @@ def count_changes(differences: NDArray[np.int8]) -> list[int]:
     return [int((differences > 0).sum()), int((differences < 0).sum()), len(differences)]
 
 
-def list_jobs(kind: str, replays: int, first: int) -> Iterator[Job]:
+def list_jobs(kind: str, replays: int, first: int, names: Sequence[str] = ()) -> Iterator[Job]:
     """For the null, replays for each way to answer, over its landscapes in turn; else for each landscape."""
-    names = sorted(path.stem for path in RAW_FOLDER.glob("*.json"))
-    if kind == CALIBRATION:
+    names = names or sorted(path.stem for path in RAW_FOLDER.glob("*.json"))
+    if kind != NULL:
         yield from ((kind, name, first + seed) for seed in range(replays) for name in names)
         return
     by_mode: dict[str, list[str]] = {}
     for name in names:
         by_mode.setdefault(name.rsplit("-", 1)[1], []).append(name)
-    for same_mode in by_mode.values():
-        yield from ((kind, same_mode[number % len(same_mode)], first + number) for number in range(replays))
+    for same in by_mode.values():
+        yield from ((kind, same[number % len(same)], first + number // len(same)) for number in range(replays))
 
 
 def make_null_rows(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -117,6 +132,36 @@ def make_null_rows(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def make_speed_rows(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """By landscape and for all: what was saved, what it cost, and how often the route loses at most the margin."""
+    margin = DecisionSettings().margin / 100
+    names = sorted({run["landscape"] for run in runs})
+    rows = []
+    for name in [*names, "all"]:
+        same = [run for run in runs if name in (run["landscape"], "all")]
+        changes = 100 * np.array([_measured_change(run) for run in same])
+        error = norm.ppf(0.975) * changes.std(ddof=1) / len(changes) ** 0.5
+        rows.append(
+            {
+                "landscape": name,
+                "saved": 100 * float(np.mean([1 - run["length"] / run["layers"] for run in same])),
+                "change": float(changes.mean()),
+                "low": float(changes.mean() - error),
+                "high": float(changes.mean() + error),
+                "returned_percent": 100 * float(np.mean([run["returned"] is not None for run in same])),
+                "true_percent": 100 * float(np.mean([run["gain_of_all"] >= -margin for run in same])),
+                "n": len(same),
+            }
+        )
+    return rows
+
+
+def _measured_change(run: dict[str, Any]) -> float:
+    """On the judging examples, of the returned route."""
+    judged = next((one["judged"] for one in run["finalists"] if one["route"] == run["returned"]), (0, 0, 1))
+    return (judged[0] - judged[1]) / judged[2]
 
 
 def fit_prior_weights(counts: Sequence[tuple[int, int, int]], weights: NDArray[np.float64]) -> list[float]:
@@ -244,19 +289,23 @@ def run_missing(jobs: Sequence[Job], kept: Path | None, processes: int) -> list[
 def main() -> None:
     """Replay, print, write on request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kind", choices=(NULL, CALIBRATION))
-    parser.add_argument("--replays", type=int, help="for each way to answer (null) or each landscape (calibration)")
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("--replays", type=int, help="for each way to answer (null) or each landscape (others)")
     parser.add_argument("--first", type=int, default=1000, help="first seed")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--landscapes", default="", help="names, separated by commas; all without it")
     parser.add_argument("--runs", type=Path, help="keeps every replay, so that the command can be stopped and repeated")
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
-    replays = arguments.replays or {NULL: 1000, CALIBRATION: 40}[arguments.kind]
-    jobs = list(list_jobs(arguments.kind, replays, arguments.first))
+    replays = arguments.replays or (1000 if arguments.kind == NULL else 40)
+    names = [name for name in arguments.landscapes.split(",") if name]
+    jobs = list(list_jobs(arguments.kind, replays, arguments.first, names))
     runs = run_missing(jobs, arguments.runs, arguments.processes)
     columns, summary = NULL_COLUMNS, {}
     if arguments.kind == NULL:
         rows = make_null_rows(runs)
+    elif arguments.kind == SPEED:
+        rows, columns = make_speed_rows(runs), SPEED_COLUMNS
     else:
         finalists = predict_left_out_tasks(runs)
         rows, columns = make_calibration_rows(finalists), CALIBRATION_COLUMNS

@@ -18,6 +18,7 @@ from benchmarks.record import write_record
 from experiments.landscape import Landscape
 from experiments.replay import SearchFactory, replay_search
 from macro_routing.routes.space import RouteSpace
+from macro_routing.search.decision_settings import DecisionSettings
 from macro_routing.search.guided import GuidedSearch, GuidedSettings
 from macro_routing.search.rys import BlockSweep, BlockSweepSettings
 
@@ -32,7 +33,7 @@ COLUMNS = {
 }
 
 
-def make_searches(landscape: Landscape) -> dict[str, SearchFactory]:
+def make_searches(landscape: Landscape, decision: DecisionSettings | None = None) -> dict[str, SearchFactory]:
     """What is replayed."""
     space, among = RouteSpace(landscape.layers), frozenset(landscape.routes)
 
@@ -43,6 +44,7 @@ def make_searches(landscape: Landscape) -> dict[str, SearchFactory]:
             budget,
             GuidedSettings(**settings),
             seed,
+            decision or DecisionSettings(),
             allowed_routes=frozenset(r for r in among if _fits_space(space, r)),
         )
 
