@@ -95,3 +95,12 @@ class _WarmPython:
 def _warm_python():
     """The one of this process."""
     return _WarmPython()
+
+
+def shell_status(returncode):
+    """The status as a shell gives it, 128 plus the signal.
+
+    Where Ctrl-C interrupts the ``exec`` of a text, as dataclasses use it on import, ``python -m`` ends by the signal,
+    although the program caught it and exits with 130.
+    """
+    return returncode if returncode >= 0 else 128 - returncode

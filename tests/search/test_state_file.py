@@ -1,13 +1,16 @@
 import json
 import zipfile
 from dataclasses import replace
+from types import GenericAlias, SimpleNamespace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from macro_routing.errors import SearchError
 from macro_routing.routes import RouteSpace
 from macro_routing.search import MacroSearch, SearchState, load_state, save_state
+from macro_routing.search.state_file import is_array_type
 
 
 def test_a_missing_file_is_named(tmp_path):
@@ -54,6 +57,15 @@ def test_a_state_without_its_policy_is_rejected(tmp_path):
     save_state(tmp_path / "state.npz", SearchState(search.identity))
     with pytest.raises(SearchError, match="belongs to another search"):
         search.ask(load_state(tmp_path / "state.npz"))
+
+
+def test_arrays_are_known_by_either_form_of_numpys_alias():
+    """From Python 3.12 on ``NDArray`` is a type alias of its own; a state that was saved could not be loaded there."""
+    alias = SimpleNamespace(__value__=np.ndarray[tuple[int, ...], np.dtype[np.float64]])
+    assert is_array_type(NDArray[np.float64])
+    assert is_array_type(GenericAlias(alias, (np.float64,)))
+    assert not is_array_type(tuple[float, ...])
+    assert not is_array_type(int)
 
 
 def test_rounds_that_contradict_the_draws_are_rejected(tmp_path):

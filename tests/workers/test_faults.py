@@ -24,6 +24,7 @@ from macro_routing.workers.ray_backend import RayWorkerBackend
 from macro_routing.workers.worker_messages import WorkerSetup
 from macro_routing.workers.worker_pool import create_worker_pool, make_worker_environments
 from macro_routing.workers.worker_settings import WorkerError, WorkerSettings
+from tests.cli.runner import shell_status
 from tests.faults.fault_injection import FaultInjector, FaultResult, WorkerKiller
 from tests.faults.reference_search import (
     ReferenceSearch,
@@ -279,7 +280,7 @@ def test_ctrl_c_ends_the_workers_and_says_how_to_go_on(reference, tmp_path):
     workers = [int(one) for one in children.read_text().split()]
     dispatcher.send_signal(signal.SIGINT)
     _, said = dispatcher.communicate(timeout=300)
-    assert dispatcher.returncode == 130
+    assert shell_status(dispatcher.returncode) == 130, said
     assert f"macro resume {place}" in said
     assert len(workers) == 2
     for worker in workers:

@@ -122,6 +122,12 @@ def _encode_value(value: Any, name: str, arrays: dict[str, Any]) -> Any:
     return value
 
 
+def is_array_type(kind: Any) -> bool:
+    """Whether a field is an array; numpy's ``NDArray`` is an alias of its own kind from Python 3.12 on."""
+    origin = get_origin(kind)
+    return (get_origin(getattr(origin, "__value__", None)) or origin) is np.ndarray
+
+
 class _StateDecoder:
     """Builds a state from JSON and arrays; routes that occur several times are built once."""
 
@@ -132,7 +138,7 @@ class _StateDecoder:
 
     def decode_value(self, kind: Any, value: Any, name: str) -> Any:
         """The value of type ``kind``; the inverse of ``_encode_value``."""
-        if get_origin(kind) is np.ndarray:
+        if is_array_type(kind):
             return self._arrays[name]
         if kind is Draw:
             return self._draw_from_json(value)
