@@ -131,7 +131,9 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, help="keeps every run, so that the command can be stopped and repeated")
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
-    lines = arguments.runs.read_text(encoding="utf-8").splitlines() if arguments.runs and arguments.runs.is_file() else []
+    lines = (
+        arguments.runs.read_text(encoding="utf-8").splitlines() if arguments.runs and arguments.runs.is_file() else []
+    )
     runs = {run["seed"]: run for run in map(json.loads, lines)}
     seeds = range(arguments.first, arguments.first + arguments.problems)
     with ProcessPoolExecutor(arguments.processes) as pool:

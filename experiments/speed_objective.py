@@ -135,7 +135,8 @@ def make_rows(kept: Path) -> list[dict[str, Any]]:
 
         def read_correct(line: dict[str, Any], name: str) -> dict[str, bool]:
             # Where the standard pass was kept, the peers of the same length are the standard pass as well.
-            return dict(zip(line["examples"], unpack_verdicts(line["right"].get(name, line["right"][STANDARD]))))
+            verdicts = line["right"].get(name, line["right"][STANDARD])
+            return dict(zip(line["examples"], unpack_verdicts(verdicts), strict=True))
 
         row: dict[str, Any] = {
             "setting": setting.name,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from macro_routing.errors import SearchError
 from macro_routing.routes import RouteSpace
-from macro_routing.search import MacroSearch, SearchState, load_state, save_state
+from macro_routing.search import MacroSearch, SearchState, load_state, save_state, state_file
 from macro_routing.search.state_file import is_array_type
 
 
@@ -97,11 +97,16 @@ def test_an_interrupted_write_keeps_the_old_file(tmp_path, monkeypatch):
     assert path.read_bytes() == before
 
 
+def make_head(state, **arrays):
+    checksum = state_file._compute_checksum(state, arrays)
+    return {"format": state_file._FORMAT, "kind": "SearchState", "state": state, "checksum": checksum}
+
+
 def write_head(path, head, **arrays):
     np.savez_compressed(path, head=np.frombuffer(json.dumps(head).encode(), np.uint8), **arrays)
 
 
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", [1, 2, 3])
 def test_an_old_format_names_the_version_that_wrote_it(tmp_path, number):
     record = json.dumps({"format": f"macro-search-state/{number}", "identity": "{}"}).encode()
     np.savez(tmp_path / "state.npz", record=np.frombuffer(record, np.uint8))
@@ -124,9 +129,39 @@ def test_a_small_file_cannot_fill_the_memory(tmp_path, monkeypatch):
     draw = {"round": 0, "layers": 10_000, "program": None, "outcome": [1, 1]}
     draws = [{**draw, "route": f"L{number} RJ"} for number in range(6)]
     state = {"identity": "{}", "rounds": 1, "stopped": False, "draws": draws}
-    write_head(path, {"format": "macro-search-state/3", "kind": "SearchState", "state": state})
+    write_head(path, make_head(state))
     monkeypatch.setattr("macro_routing.search.state_file._MAX_STEPS", 50_000)
     with pytest.raises(SearchError, match="more than 50000 steps"):
+        load_state(path)
+
+
+def test_a_number_of_rounds_cannot_fill_the_memory(tmp_path):
+    path = tmp_path / "state.npz"
+    write_head(path, make_head({"identity": "{}", "rounds": 2**63, "stopped": False, "draws": []}))
+    with pytest.raises(SearchError, match="it claims 9223372036854775808 rounds"):
+        load_state(path)
+
+
+@pytest.mark.parametrize("damage", ["altered", "text", "not finite"])
+def test_arrays_that_were_altered_are_rejected(tmp_path, damage):
+    path = tmp_path / "state.npz"
+    search = MacroSearch(RouteSpace(6), 20)
+    save_state(path, search.make_initial_state())
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    table = arrays["state.policy_table"]
+    if damage == "altered":
+        arrays["state.policy_table"] = table + 0.125
+        expected = "do not match their checksum"
+    else:
+        arrays["state.policy_table"] = np.full(table.shape, "x" if damage == "text" else np.nan)
+        head = json.loads(arrays["head"].tobytes())
+        rest = {name: array for name, array in arrays.items() if name != "head"}
+        head["checksum"] = state_file._compute_checksum(head["state"], rest)
+        arrays["head"] = np.frombuffer(json.dumps(head).encode(), np.uint8)
+        expected = "state.policy_table must hold finite numbers"
+    np.savez_compressed(path, **arrays)
+    with pytest.raises(SearchError, match=expected):
         load_state(path)
 
 

@@ -231,6 +231,18 @@ def test_a_crew_that_ray_has_no_room_for_leaves_no_ray_behind():
 
 
 @pytest.mark.engines
+def test_a_ray_that_does_not_start_is_explained(monkeypatch):
+    import ray
+
+    def time_out(**_):
+        raise Exception("The current node timed out during startup.")  # noqa: TRY002 as Ray raises it
+
+    monkeypatch.setattr(ray, "init", time_out)
+    with pytest.raises(WorkerError, match=r"node timed out during startup; --backend local works without Ray"):
+        RayWorkerBackend("{}", WorkerSettings("ray", 2))
+
+
+@pytest.mark.engines
 def test_the_commands_take_workers(reference, tmp_path):
     def macro(*arguments):
         return subprocess.run(

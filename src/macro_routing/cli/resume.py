@@ -20,6 +20,7 @@ from macro_routing.cli.run_options import (
 from macro_routing.cli.search import print_run_result
 from macro_routing.cli.stopping import stop_with_resume_hint
 from macro_routing.runs.folder import REPORT, RunFolder
+from macro_routing.runs.trusted_code import TRUST_GRADER, TRUST_REMOTE_CODE
 
 
 @with_run_options(*EXECUTION)
@@ -34,6 +35,20 @@ def resume(
         list[str] | None,
         typer.Option(help="Also log to tensorboard, wandb or trackio; may be repeated.", rich_help_panel=OUTPUT_PANEL),
     ] = None,
+    trust_remote_code: Annotated[
+        bool,
+        typer.Option(
+            TRUST_REMOTE_CODE,
+            help="Allow code that comes with the run's model to run.",
+            rich_help_panel=EXECUTION_PANEL,
+        ),
+    ] = False,
+    trust_grader: Annotated[
+        bool,
+        typer.Option(
+            TRUST_GRADER, help="Allow the grader of the run's task file to run.", rich_help_panel=EXECUTION_PANEL
+        ),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Go on with a run that was stopped; it ends as if it had never been. A finished run is only printed.
@@ -47,7 +62,16 @@ def resume(
     # A finished run is only read, so it may lie where nothing can be written.
     is_finished = RunFolder.open(run).is_finished and (run / REPORT).is_file()
     warn_of_modified_run_files(run)
-    with make_progress_listener(run, log_to or []) as listener, stop_with_resume_hint(run):
-        result = runs.resume_run(run, listener=listener, store=store, workers=workers)
+    trusted = {TRUST_REMOTE_CODE: trust_remote_code, TRUST_GRADER: trust_grader}
+    hint = stop_with_resume_hint(run, [flag for flag, is_given in trusted.items() if is_given])
+    with make_progress_listener(run, log_to or []) as listener, hint:
+        result = runs.resume_run(
+            run,
+            listener=listener,
+            store=store,
+            workers=workers,
+            trust_remote_code=trust_remote_code,
+            trust_grader=trust_grader,
+        )
         page = run / REPORT if is_finished else write_report(run)
     print_run_result(result, page, as_json=as_json)

@@ -26,6 +26,7 @@ from macro_routing.cli.stopping import stop_with_resume_hint
 from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.runs import RunConfig, RunResult
 from macro_routing.runs.options import collect_run_options
+from macro_routing.runs.trusted_code import list_trust_flags
 from macro_routing.workers.worker_settings import WorkerSettings
 
 
@@ -77,7 +78,8 @@ def search_and_report(
     from macro_routing.report import write_report
 
     folder = out or _choose_run_folder(run_config)
-    with make_progress_listener(folder, log_to) as listener, stop_with_resume_hint(folder):
+    hint = stop_with_resume_hint(folder, list_trust_flags(run_config))
+    with make_progress_listener(folder, log_to) as listener, hint:
         result = runs.run_search(run_config, folder, listener=listener, store=store, workers=workers)
         page = write_report(folder)
     print_run_result(result, page, as_json=as_json)

@@ -19,6 +19,7 @@ from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.studies.settings import CostStudySettings, DepthTradeoffSettings, SideEffectsSettings
 from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode, check_distinct_tasks
 from macro_routing.tasks import MODES, list_task_names
+from macro_routing.tasks.task_files import find_own_grader
 
 RunRouteStudy = Callable[["studies.StudyContext", "studies.RouteWithSearchedTask", Any], "studies.StudyResult"]
 _KEPT_FROM_RUN = ("preset", "seed", "decoder", "loading", "data", "decoding", "units")
@@ -144,6 +145,7 @@ def _run_route_study(call: StudyCommandInputs, argument: str, run_study: RunRout
     task = TaskWithAnswerMode(known["task"], mode) if is_own else TaskWithAnswerMode.parse(task_flag or known["task"])
     if from_route and task_flag is None:
         _check_task_known(argument, task.task)
+        _check_no_own_grader(argument, task.task)
     settings, tasks = call.settings, tuple(getattr(call.settings, "task_names", ()))
     if is_own and tasks:
         tasks = use_searched_answer_mode(tasks, task)
@@ -167,7 +169,10 @@ def read_search_settings_of_route(argument: str) -> dict[str, Any]:
     try:
         given = json.loads(header.read_text(encoding="utf-8"))["config"]["given"]
         # Runs of other versions have fewer.
-        return {name: given[name] for name in ("task", "model", *(name for name in _KEPT_FROM_RUN if name in given))}
+        known = {name: given[name] for name in ("task", "model", *(name for name in _KEPT_FROM_RUN if name in given))}
+        # A folder may come from somebody else; code that comes with a model is for this call to allow.
+        loading = {name: value for name, value in known.get("loading", {}).items() if name != "trust_remote_code"}
+        return known | {"loading": loading}
     except OSError:
         pass  # no run's folder
     except (ValueError, KeyError, TypeError):
@@ -206,6 +211,12 @@ def _reject_mistyped_folder(argument: str) -> None:
         and not Path(argument).is_absolute()
     ):
         raise MacroError(f"there is no run and no route file {argument}")
+
+
+def _check_no_own_grader(argument: str, task: str) -> None:
+    """A folder may come from somebody else; code that comes with its task is for this call to allow."""
+    if grader := find_own_grader(task):
+        raise MacroError(f"{argument} needs the grader in {grader}; if you trust that code, add --task {task}")
 
 
 def _check_task_known(argument: str, task: str) -> None:

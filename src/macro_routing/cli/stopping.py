@@ -3,7 +3,7 @@
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,15 @@ class SigtermInterrupt(KeyboardInterrupt):
 
 
 @contextmanager
-def stop_with_resume_hint(folder: Path) -> Iterator[None]:
-    """Turn Ctrl-C and a request to end into one line; what was computed is in the run's folder and the score store."""
+def stop_with_resume_hint(folder: Path, flags: Sequence[str] = ()) -> Iterator[None]:
+    """Turn Ctrl-C and a request to end into one line; what was computed is in the run's folder and the score store.
+
+    ``flags`` are those without which the run is not resumed.
+    """
 
     def make_resume_hint() -> str:
         begun = (folder / RUN).is_file()
-        return f"go on with: macro resume {folder}" if begun else "nothing was begun yet"
+        return f"go on with: {' '.join(['macro resume', str(folder), *flags])}" if begun else "nothing was begun yet"
 
     with show_hint_on_interrupt(make_resume_hint):
         yield

@@ -51,6 +51,16 @@ def default_store_path() -> Path:
     return get_macro_cache_folder() / f"scores-{_VERSION}.sqlite"
 
 
+def is_score_store(path: Path) -> bool:
+    """Whether a file is a score store of this version; nothing is created or changed."""
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+    except (sqlite3.Error, OSError, ValueError):
+        return False
+    return bool(version == _VERSION)
+
+
 class StoreError(MacroError):
     """The score store cannot be opened or is not one."""
 
@@ -76,15 +86,16 @@ class ScoreStore:
             self._connection = sqlite3.connect(path, timeout=60, isolation_level=None)
             # Damaged text must not raise here: the checksum reveals it.
             self._connection.text_factory = lambda text: text.decode(errors="replace")
-            self._connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;")
             (version,) = self._connection.execute("PRAGMA user_version").fetchone()
             (tables,) = self._connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            if version == 0 and tables == 0:
-                self._connection.execute(f"PRAGMA user_version = {_VERSION}")
-            elif version != _VERSION:
+            if version != _VERSION and (version or tables):  # somebody else's: nothing of it is changed
+                self.close()
                 raise StoreError(
                     f"{path} is not a score store of version {_VERSION}; remove it or name another with --store"
                 )
+            self._connection.executescript("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL;")
+            if version == 0:
+                self._connection.execute(f"PRAGMA user_version = {_VERSION}")
             self._connection.executescript(_TABLES)
         except (sqlite3.Error, OSError, ValueError) as error:  # damaged texts cannot even be decoded
             raise _make_store_error(path, error) from None

@@ -154,7 +154,8 @@ def make_method_configs(
 def _run_or_resume(config: RunConfig, path: Path, known: dict[str, Any]) -> None:
     """Run, or go on with, what belongs in a folder."""
     if (path / RUN).is_file():
-        resume_run(path, **known)
+        # Its settings are those of this call, which has loaded model and task.
+        resume_run(path, **known, trust_remote_code=True, trust_grader=True)
     else:
         run_search(config, path, **known)
 

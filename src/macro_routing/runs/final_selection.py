@@ -45,7 +45,12 @@ class FinalSelection:
     @classmethod
     def from_json(cls, values: Mapping[str, Any], layers: int) -> "FinalSelection":
         """The choice that ``to_json`` wrote."""
-        return cls(parse_program(values["chosen"]).to_route(layers), tuple(values["candidates"]), values["refused"])
+        candidates = tuple(values["candidates"])
+        for candidate in candidates:
+            parse_program(candidate["route"]).to_route(layers)
+            if not all(isinstance(candidate[name], int | float) for name in ("correct", "n")):
+                raise TypeError("a candidate's validation score is not a number")
+        return cls(parse_program(values["chosen"]).to_route(layers), candidates, values["refused"])
 
 
 def select_route(

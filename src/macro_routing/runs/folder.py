@@ -65,8 +65,12 @@ class RunFolder:
         return folder
 
     def _make_folders(self) -> None:
-        for part in (self.path, self.path / "states", self.path / "rounds"):
-            part.mkdir(parents=True, exist_ok=True)
+        self.path.mkdir(parents=True, exist_ok=True)
+        for part in (self.path / "states", self.path / "rounds"):
+            part.mkdir(exist_ok=True)
+        for part in (*self.path.glob("states"), *self.path.glob("rounds"), *self.path.glob(ROUTERS)):
+            if part.is_symlink():
+                raise RunError(f"{part} is a symbolic link, which is never written through; replace it by a folder")
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":

@@ -12,7 +12,7 @@ from macro_routing.engine.batching import pad_left
 from macro_routing.errors import RunError, SettingsError
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.model_answers import encode_prompts
-from macro_routing.evaluation.score_store import ScoreStore, default_store_path
+from macro_routing.evaluation.score_store import ScoreStore, default_store_path, is_score_store
 from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.models.hidden_states import compute_block_influence
 from macro_routing.peers.per_example_search import PerExampleSearch
@@ -24,6 +24,7 @@ from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import Listener, RunLog
 from macro_routing.runs.result import RunResult, read_result
 from macro_routing.runs.search_run import SearchRun
+from macro_routing.runs.trusted_code import check_graders_trusted, check_remote_code_trusted
 from macro_routing.runs.warm_start import make_initial_search_state
 from macro_routing.search.searcher import Searcher
 from macro_routing.tasks.splits import Splits, count_repeated_questions, make_splits
@@ -118,8 +119,14 @@ def resume_run(  # noqa: PLR0913
     listener: Listener | None = None,
     store: str | Path | None = None,
     workers: Workers = None,
+    trust_remote_code: bool = False,
+    trust_grader: bool = False,
 ) -> RunResult:
-    """Go on with a run; one that is finished is only read."""
+    """Go on with a run; one that is finished is only read.
+
+    A folder may come from somebody else: code that its model or its task brings is run only when this call allows it,
+    and a score store that it names is used only if it exists, lies in the folder or is the default one.
+    """
     run_folder = RunFolder.open(Path(folder))
     if run_folder.is_finished:
         return read_result(run_folder)
@@ -127,12 +134,28 @@ def resume_run(  # noqa: PLR0913
     with run_folder.explain_damaged_files(RUN):
         config = RunConfig.from_toml_tables(header["config"]["given"], str(run_folder.path / RUN))
         _check_run_header_types(header)
+    if not trust_remote_code and (frozen is None or workers is not None):
+        check_remote_code_trusted(config, run_folder.path)
+    if not trust_grader and (task is None or workers is not None):
+        check_graders_trusted(config, run_folder.path)
     with run_folder.lock(), get_or_create_worker_pool(config, workers, listener) as executor:
-        store = store or header["store"]
+        store = store or _find_store_of_run(header, run_folder)
         run = prepare_run(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
         with closing(run.score_store), _log_worker_messages(executor, run_folder):
             check_run_inputs_unchanged(header, run.make_run_json_contents(), run_folder.path)
             return run.run(run_folder)
+
+
+def _find_store_of_run(header: Mapping[str, Any], run_folder: RunFolder) -> Path:
+    """The score store that a run's folder names; one that would have to be made elsewhere is rejected."""
+    store = Path(header["store"])
+    is_own = store.resolve().is_relative_to(run_folder.path.resolve()) or store == default_store_path().resolve()
+    if not is_own and not is_score_store(store):
+        raise RunError(
+            f"{run_folder.path / RUN} names the score store {str(store)[:200]}, which is not there; name one with"
+            " --store"
+        )
+    return store
 
 
 def prepare_run(  # noqa: PLR0913

@@ -5,6 +5,7 @@ built, so that a small file cannot fill the memory.
 """
 
 import dataclasses
+import hashlib
 import io
 import json
 import math
@@ -27,8 +28,8 @@ from macro_routing.search.policy_search import PolicySearchState
 from macro_routing.search.searcher import Draw, Outcome, Proposal, Score, ScoringFailure, SearchState, StoppedScore
 from macro_routing.version import __version__
 
-_FORMAT = "macro-search-state/3"
-_OLD_FORMATS = ("macro-search-state/1", "macro-search-state/2")
+_FORMAT = "macro-search-state/4"
+_OLD_FORMATS = tuple(f"macro-search-state/{number}" for number in (1, 2, 3))
 _STATE_TYPES = {kind.__name__: kind for kind in (SearchState, PolicySearchState, GuidedState, RestartedSearchState)}
 _HEAD = "head"
 _MAX_HEAD_BYTES = 64 * 2**20
@@ -42,11 +43,13 @@ def save_state(path: str | os.PathLike[str], state: SearchState) -> None:
     if not path.parent.is_dir():
         raise SearchError(f"the search cannot be saved: there is no folder {path.parent}")
     arrays: dict[str, Any] = {}
+    encoded = _encode_value(state, "state", arrays)
     head = {
         "format": _FORMAT,
         "version": __version__,
         "kind": type(state).__name__,
-        "state": _encode_value(state, "state", arrays),
+        "state": encoded,
+        "checksum": _compute_checksum(encoded, arrays),
     }
     arrays[_HEAD] = np.frombuffer(json.dumps(head).encode(), np.uint8)
     with open_atomically(path) as file:
@@ -94,17 +97,29 @@ def _decode_state(arrays: dict[str, NDArray[Any]]) -> SearchState:
     written_by = f"macro-routing {head.get('version', '0.1.0 or earlier')}"
     if head.get("format") in _OLD_FORMATS:
         raise SearchError(
-            f"it was written by {written_by} (format {head['format']}), whose settings had other names; continue it"
-            " with that version, or start the search again"
+            f"it was written by {written_by} (format {head['format']}); continue it with that version, or start the"
+            " search again: its scores are in the score store"
         )
     if head.get("format") != _FORMAT:
         raise SearchError(
             f"its format is {shorten_value(head.get('format'))}, written by {written_by}; this version reads {_FORMAT}"
         )
+    if head.get("checksum") != _compute_checksum(head["state"], arrays):
+        raise SearchError("its contents do not match their checksum")
     state: SearchState = _StateDecoder(arrays).decode_value(_STATE_TYPES[head["kind"]], head["state"], "state")
-    if state.rounds < 0 or {draw.round for draw in state.draws} != set(range(state.rounds)):
-        raise SearchError(f"it claims {state.rounds} rounds, but its draws are of other rounds")
+    rounds = {draw.round for draw in state.draws}
+    if len(rounds) != state.rounds or not all(0 <= number < state.rounds for number in rounds):
+        raise SearchError(f"it claims {shorten_value(state.rounds)} rounds, but its draws are of other rounds")
     return state
+
+
+def _compute_checksum(encoded: Any, arrays: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 of a state as JSON and of its arrays."""
+    digest = hashlib.sha256(json.dumps(encoded).encode())
+    for name, array in sorted(arrays.items()):
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def _encode_value(value: Any, name: str, arrays: dict[str, Any]) -> Any:
@@ -139,7 +154,10 @@ class _StateDecoder:
     def decode_value(self, kind: Any, value: Any, name: str) -> Any:
         """The value of type ``kind``; the inverse of ``_encode_value``."""
         if is_array_type(kind):
-            return self._arrays[name]
+            array = self._arrays[name]
+            if array.dtype != np.float64 or not np.isfinite(array).all():
+                raise SearchError(f"{name} must hold finite numbers")
+            return array
         if kind is Draw:
             return self._draw_from_json(value)
         if get_origin(kind) is tuple:

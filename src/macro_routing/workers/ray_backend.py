@@ -136,7 +136,7 @@ def _connect_to_cluster(settings: WorkerSettings) -> Any:
     try:
         with _keep_sigterm_handler():
             ray.init(**cluster, log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except Exception as error:  # noqa: BLE001 a node that does not start in time is a plain Exception
         if not was_initialized:
             ray.shutdown()
         raise _make_ray_cluster_error(settings.address, error) from None

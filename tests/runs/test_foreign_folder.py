@@ -1,0 +1,125 @@
+"""Resuming a folder that comes from somebody else: it runs no code and writes nowhere else unless the call says so."""
+
+import json
+
+import pytest
+
+from macro_routing.errors import MacroError, RunError
+from macro_routing.runs import Listener, make_run_config, resume_run, run_search
+from macro_routing.runs.folder import CANDIDATES, RUN
+from macro_routing.runs.trusted_code import list_trust_flags
+from tests.runs.small import small_folder, small_frozen, small_task, write_task_file
+
+
+class _Stop(Listener):
+    def on_round(self, report):  # noqa: ARG002
+        raise KeyboardInterrupt
+
+
+@pytest.fixture
+def begun(tmp_path):
+    """A run that was stopped after its first round, on a model folder and a task with a grader of its own."""
+    write_task_file(tmp_path / "data.jsonl")
+    (tmp_path / "g.py").write_text(
+        "from pathlib import Path\n"
+        f"Path({str(tmp_path / 'imported')!r}).touch()\n"
+        "def judge(text, answer, choices):\n    return text.strip() == answer\n"
+    )
+    task = tmp_path / "task.toml"
+    task.write_text('file = "data.jsonl"\nkind = "text"\nquestion = "q"\nanswer = "a"\ngrader = "g.py:judge"\n')
+    config = make_run_config(
+        str(task),
+        str(small_folder(tmp_path / "model")),
+        "quick",
+        data={"training": 30, "validation": 10, "test": 20},
+        decoding={"mode": "direct", "answer_budget": 2},
+    )
+    with pytest.raises(KeyboardInterrupt):
+        run_search(config, tmp_path / "run", listener=_Stop(), store=tmp_path / "scores.sqlite")
+    (tmp_path / "imported").unlink()
+    return tmp_path, config
+
+
+def _change_header(folder, **changes):
+    header = json.loads((folder / RUN).read_text())
+    for name, value in changes.items():
+        table = header
+        *parents, last = name.split("__")
+        for parent in parents:
+            table = table[parent]
+        table[last] = value
+    (folder / RUN).write_text(json.dumps(header))
+
+
+def test_a_grader_is_imported_only_when_this_call_trusts_it(begun):
+    place, config = begun
+    with pytest.raises(RunError, match=r"needs the grader in .*g\.py; if you trust that code, add --trust-grader"):
+        resume_run(place / "run")
+    assert not (place / "imported").exists()
+    assert list_trust_flags(config) == ["--trust-grader"]
+    resume_run(place / "run", trust_grader=True)
+    assert (place / "imported").exists()
+
+
+def test_code_of_a_model_runs_only_when_this_call_trusts_it(begun):
+    place, _ = begun
+    _change_header(place / "run", config__given__loading={"trust_remote_code": True})
+    config = json.loads((place / "model" / "config.json").read_text())
+    config["auto_map"] = {"AutoConfig": "evil.Evil", "AutoModelForCausalLM": "evil.Evil"}
+    (place / "model" / "config.json").write_text(json.dumps(config))
+    (place / "model" / "evil.py").write_text(f"open({str(place / 'ran')!r}, 'w')\nclass Evil: pass\n")
+    with pytest.raises(RunError, match=r"needs code that comes with the model .*add --trust-remote-code"):
+        resume_run(place / "run", trust_grader=True)
+    assert not (place / "ran").exists()
+
+
+def test_a_store_elsewhere_is_not_made(begun):
+    place, _ = begun
+    _change_header(place / "run", store=str(place / "elsewhere" / "x.sqlite"))
+    with pytest.raises(RunError, match=r"names the score store .*x\.sqlite, which is not there; name one with --store"):
+        resume_run(place / "run", trust_grader=True)
+    assert not (place / "elsewhere").exists()
+    (place / "thesis.txt").write_text("not a store")
+    _change_header(place / "run", store=str(place / "thesis.txt"))
+    with pytest.raises(RunError, match="name one with --store"):
+        resume_run(place / "run", trust_grader=True)
+    assert (place / "thesis.txt").read_text() == "not a store"
+    resume_run(place / "run", trust_grader=True, store=place / "elsewhere" / "x.sqlite")
+    assert (place / "elsewhere" / "x.sqlite").is_file()
+
+
+@pytest.mark.parametrize("part", ["states", "rounds"])
+def test_a_link_is_never_written_through(begun, part):
+    place, _ = begun
+    (place / "outside").mkdir()
+    (place / "run" / part).rename(place / "kept")
+    (place / "run" / part).symlink_to(place / "outside")
+    with pytest.raises(RunError, match=f"{part} is a symbolic link, which is never written through"):
+        resume_run(place / "run", trust_grader=True)
+    assert not list((place / "outside").iterdir())
+
+
+_NO_NUMBER = [{"route": "L0 RJ", "correct": "x", "n": 1}]
+
+
+@pytest.mark.parametrize(
+    ("method", "damage"),
+    [("guided", [0]), ("guided", _NO_NUMBER), ("macro", [{}]), ("random", {"a": 1}), ("rys", None), ("shortgpt", "x")],
+)
+def test_damaged_candidates_of_an_unfinished_run_are_explained(tmp_path, method, damage):
+    folder, frozen = tmp_path / "run", small_frozen()
+    config = make_run_config("category", "small", "quick", method=method, data={"training": 30, "validation": 10})
+
+    class StopAtTest(Listener):
+        def on_stage(self, stage, evaluations):  # noqa: ARG002
+            if stage == "test":
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_search(config, folder, frozen=frozen, task=small_task(), listener=StopAtTest(), store=tmp_path / "s.sqlite")
+    values = json.loads((folder / CANDIDATES).read_text())
+    (folder / CANDIDATES).write_text(json.dumps({**values, "candidates": damage}))
+    with pytest.raises(MacroError, match=r"candidates\.json is damaged .*remove it and `macro resume"):
+        resume_run(folder, frozen=frozen, task=small_task())
+    (folder / CANDIDATES).unlink()
+    resume_run(folder, frozen=frozen, task=small_task())
