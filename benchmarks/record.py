@@ -53,10 +53,12 @@ def write_record(  # noqa: PLR0913 a record names all it takes to repeat it
     device: str = "cpu",
     where: str | None = None,
     commits: str | None = None,
+    summary: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a measurement; ``columns`` maps the keys of a result that the pages show to their headings.
 
-    ``where`` says what it was made on when that is not this machine, ``commits`` with what when that was not now.
+    ``summary`` holds figures about all results. ``where`` says what it was made on when that is not this machine,
+    ``commits`` with what when that was not now.
     """
     record = {
         "command": command,
@@ -65,6 +67,7 @@ def write_record(  # noqa: PLR0913 a record names all it takes to repeat it
         "hardware": where or describe_hardware(device),
         "seed": seed,
         "n": len(results),
+        **(summary or {}),
         "columns": dict(columns),
         "results": [dict(result) for result in results],
     }

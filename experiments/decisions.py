@@ -259,6 +259,8 @@ def summarize_returned(runs: Sequence[dict[str, Any]], finalists: Sequence[dict[
     """What the returned routes brought, and how many of all runs returned a longer one without a measured gain."""
     returned = [finalist for finalist in finalists if finalist["returned"]]
     layers = {run["landscape"]: run["layers"] for run in runs}
+    differences = [finalist["measured"] - finalist["expected"] for finalist in returned]
+    low, high = bootstrap_mean_by_task(differences, [finalist["task"] for finalist in returned])
     unpaid = 0
     for finalist in returned:
         fixed, broken, n = finalist["judged"]
@@ -267,9 +269,25 @@ def summarize_returned(runs: Sequence[dict[str, Any]], finalists: Sequence[dict[
     return {
         "returned": len(returned),
         "replays": len(runs),
+        "mean_expected_gain": 100 * float(np.mean([finalist["expected"] for finalist in returned])),
+        "mean_measured_gain": 100 * float(np.mean([finalist["measured"] for finalist in returned])),
+        "measured_minus_expected_low": 100 * low,
+        "measured_minus_expected_high": 100 * high,
         "worse_after_holm": count_worse_after_holm(finalists),
         "longer_without_gain_percent": 100 * float(unpaid) / len(runs),
     }
+
+
+def bootstrap_mean_by_task(values: Sequence[float], tasks: Sequence[str], resamples: int = 2000) -> tuple[float, float]:
+    """The 95 % interval of a mean, by resampling whole tasks."""
+    by_task = [[value for value, name in zip(values, tasks, strict=True) if name == task] for task in sorted({*tasks})]
+    rng = np.random.default_rng(0)
+    draws = [
+        np.concatenate([by_task[index] for index in rng.integers(len(by_task), size=len(by_task))]).mean()
+        for _ in range(resamples)
+    ]
+    low, high = np.percentile(draws, [2.5, 97.5])
+    return float(low), float(high)
 
 
 def run_missing(jobs: Sequence[Job], kept: Path | None, processes: int) -> list[dict[str, Any]]:
@@ -315,7 +333,13 @@ def main() -> None:
     if arguments.write:
         command = f"python -m experiments.decisions {arguments.kind} --replays {replays} --first {arguments.first}"
         write_record(
-            arguments.write, command=command, config=summary, seed=arguments.first, columns=columns, results=rows
+            arguments.write,
+            command=command,
+            config={"landscapes": len({run["landscape"] for run in runs})},
+            seed=arguments.first,
+            columns=columns,
+            results=rows,
+            summary=summary,
         )
 
 

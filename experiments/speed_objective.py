@@ -110,7 +110,7 @@ def run_setting(arguments: argparse.Namespace, setting: Setting, seed: int, froz
         "layers": layers,
         "seconds": seconds,
         "verdict": result.verdict,
-        "examples": [example.normalized_question for example in run.splits.test],
+        "examples": [example.id for example in run.splits.test],
         "routes": {name: str(route) for name, route in routes.items()},
         "length": length,
         "right": {name: pack_verdicts(evaluations[route].correct) for name, route in routes.items()},
@@ -145,6 +145,9 @@ def make_rows(kept: Path) -> list[dict[str, Any]]:
             "returned": f"{sum(line['length'] < line['layers'] for line in same)} of {len(same)}",
         }
         for name in (FOUND, SHORTGPT, EARLY_EXIT):
+            if row["saved"] == 0:
+                row[name] = "–"
+                continue
             pairs = [(read_correct(line, STANDARD), read_correct(line, name)) for line in same]
             found = estimate_difference_over_seeds([pairs])
             row[name] = f"{100 * found.mean:+.1f} ({100 * found.low:+.1f} to {100 * found.high:+.1f})"

@@ -58,6 +58,11 @@ def test_a_file_of_ones_own(tmp_path):
     rows = [(row["name"], row["method"]) for row in found["rows"]]
     assert rows == [("early exit", "early-exit"), ("standard", "standard")]
     assert {variant["n"] for one in found["runs"] for variant in one["result"]["variants"]} == {12}
+    faster = (*command[:-4], "--out", tmp_path / "faster", "--store", tmp_path / "s.sqlite")
+    run(*faster, "--objective", "speed", "--margin", "20")
+    file = json.loads((tmp_path / "faster" / "early-exit-1" / "route.json").read_text())
+    assert file["found_by"]["decision"] == {"objective": "speed", "max_error_probability": 0.05, "margin": 20.0}
+    assert "other settings (decision)" in run(*faster, "--objective", "speed", "--margin", "10", status=2).stderr
     left = run(*command, "--methods", "early-exit,standard", "--dry-run").stdout
     assert "2, of which 1 there already; seeds 1" in left
     assert not (tmp_path / "all" / "standard-1").exists()

@@ -37,6 +37,19 @@ def test_diff_of_two_texts():
     assert "nothing: both execute the same steps" in run("route", "diff", "L0 RJ", "L0-L3 RJ", "-n", "8").stdout
 
 
+def test_show_says_that_a_route_is_not_recommended(tmp_path):
+    from macro_routing.routes import parse_route
+    from macro_routing.routes.route_file import RouteFile
+
+    for recommended in (True, False):
+        file = RouteFile(
+            parse_route("L0 L2 RJ", 6), "tiny", "w", "n", "sums", recommended=recommended, recommendation="it is worse"
+        )
+        (tmp_path / "route.json").write_text(file.to_json())
+        shown = run("route", "show", tmp_path / "route.json").stdout
+        assert ("recommended  no: it is worse" in shown) is not recommended
+
+
 def test_diff_of_route_files_shows_the_evidence(tmp_path):
     from macro_routing.routes import parse_route
     from macro_routing.routes.route_file import RouteFile

@@ -10,6 +10,7 @@ from macro_routing.cli.console import format_multiline_field, print_fields, prin
 from macro_routing.cli.help_groups import make_command_group
 from macro_routing.cli.route_argument import read_route_text
 from macro_routing.routes import Route, format_route, parse_route
+from macro_routing.routes.route_file import is_route_file_text, parse_route_file
 from macro_routing.routes.route_moves import (
     count_route_moves,
     describe_deviations_from_standard_pass,
@@ -46,11 +47,14 @@ def show_route(
 
     Example: `macro route show 'L0-L7 L3-L9 RJ' --layers 28`
     """
-    parsed = parse_route(read_route_text(route), layers)
+    text = read_route_text(route)
+    parsed = parse_route(text, layers)
     if as_json:
         print_json(_route_to_json(parsed))
         return
     facts = count_route_moves(parsed)
+    file = parse_route_file(text.lstrip("\ufeff")) if is_route_file_text(text) else None
+    advice = [("recommended", f"no: {file.recommendation}")] if file and not file.recommended else []
     print_fields(
         [
             ("route", str(parsed)),
@@ -61,6 +65,7 @@ def show_route(
             *format_multiline_field(
                 "differs in", describe_deviations_from_standard_pass(parsed) or ["nothing: this is the standard pass"]
             ),
+            *advice,
         ]
     )
 

@@ -164,7 +164,7 @@ _SHARED_SETTINGS = (
     *("task", "model", "preset", "budget", "racing", "decoder"),
     *("loading", "data", "decoding", "space", "units"),
 )
-_METHOD_SETTINGS = ("search", "guard", "init_from")
+_METHOD_SETTINGS = ("search", "decision", "guard", "init_from")
 
 
 def _check_earlier_runs_comparable(folder: Path, configs: Sequence[RunConfig], frozen: FrozenModel) -> None:

@@ -18,7 +18,7 @@ from macro_routing.routes import Route, RouteFile
 from macro_routing.runs import folder as files
 from macro_routing.runs.final_selection import FinalSelection, select_by_decision, select_route
 from macro_routing.runs.folder import RunFolder
-from macro_routing.runs.methods import METHODS
+from macro_routing.runs.methods import METHODS, list_used_decision_settings
 from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import RoundReport
 from macro_routing.runs.result import NO_DECODING, STANDARD, TOP_1, RunResult, make_route_result, make_route_test_result
@@ -241,7 +241,10 @@ class SearchRun(PreparedRun):
                 "seed": self.config.seed,
                 "macro": __version__,
                 "settings": dataclasses.asdict(self.searcher.settings),
-                "decision": dataclasses.asdict(self.config.decision),
+                "decision": {
+                    name: getattr(self.config.decision, name)
+                    for name in list_used_decision_settings(self.config.method, self.config.decision.objective)
+                },
             },
             recommended=result.recommended,
             recommendation=result.verdict,
