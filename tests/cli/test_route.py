@@ -102,6 +102,12 @@ def test_mistakes_are_one_clear_message(arguments, message):
     assert not failed.stdout
 
 
+def test_a_long_message_keeps_its_beginning_and_its_end():
+    said = run("route", "show", "L0 " + "Lx " * 9000, "-n", "8", status=2).stderr
+    assert said.startswith("macro: error: ")
+    assert len(said) < 2100
+
+
 def test_version():
     assert run("--version").stdout.startswith("macro ")
 

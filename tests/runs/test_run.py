@@ -383,8 +383,22 @@ def test_a_full_disk_and_a_vanished_folder_are_clear_and_lose_nothing(frozen, tm
 
             shutil.rmtree(tmp_path / "gone")
 
-    with pytest.raises(RunError):
+    with pytest.raises(RunError, match="gone has vanished; what was computed is in the score store"):
         _run(frozen, tmp_path / "gone", listener=Remover())
+
+
+def test_a_store_that_is_removed_during_a_run_is_told(frozen, tmp_path):
+    told = []
+
+    class Remover(Listener):
+        def on_round(self, report):  # noqa: ARG002
+            (tmp_path / "s.sqlite").unlink(missing_ok=True)
+
+        def on_message(self, text):
+            told.append(text)
+
+    _run(frozen, tmp_path / "run", listener=Remover())
+    assert [text for text in told if "was removed during the run; its scores are lost, the run is not" in text]
 
 
 def test_time_that_is_up_still_ends_in_a_choice(frozen, tmp_path):

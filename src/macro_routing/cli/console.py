@@ -19,6 +19,8 @@ from macro_routing.files import replace_non_finite
 
 _MAX_WIDTH = 10_000
 """Maximum characters of a table's line."""
+_MAX_ERROR_PART = 1000
+"""Characters of a long error message that are shown from its beginning, and from its end."""
 
 
 def escape_control_characters(text: str) -> str:
@@ -27,7 +29,9 @@ def escape_control_characters(text: str) -> str:
 
 
 def print_error(message: str) -> None:
-    """One line on standard error."""
+    """One line on standard error; of a message with a long quotation the beginning and the end, where the remedy is."""
+    if len(message) > 2 * _MAX_ERROR_PART:
+        message = f"{message[:_MAX_ERROR_PART]} […] {message[-_MAX_ERROR_PART:]}"
     print(f"macro: error: {escape_control_characters(message)}", file=sys.stderr)
 
 

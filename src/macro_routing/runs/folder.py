@@ -98,6 +98,8 @@ class RunFolder:
         try:
             yield
         except OSError as error:
+            if begun and not self.path.is_dir():
+                raise RunError(f"{self.path} has vanished; what was computed is in the score store") from None
             kept = f"what was computed is kept, fix the cause and `macro resume {self.path}`"
             remedy = kept if begun else "name another with --out"
             raise RunError(f"{str(self.path)[:200]} cannot be written: {describe_os_error(error)}; {remedy}") from None
@@ -157,7 +159,7 @@ class RunFolder:
             self.write_json(f"rounds/{state.rounds:03}.json", report)
         with self.explain_write_errors():
             if not self.path.is_dir():
-                raise RunError(f"{self.path} has vanished; what was computed is in the score store")
+                raise FileNotFoundError
             save_state(self.path / "states" / f"{state.rounds:03}.npz", state)
 
     def load_last_state(self) -> SearchState | None:

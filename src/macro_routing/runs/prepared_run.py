@@ -109,6 +109,10 @@ class PreparedRun(ABC):
         run = dataclasses.replace(self, listener=listener, evaluator=evaluator)
         listener.on_plan(run.plan)
         result = run.search_and_test(folder)
+        if not self.score_store.path.is_file():
+            listener.on_message(
+                f"{self.score_store.path} was removed during the run; its scores are lost, the run is not"
+            )
         folder.write_manifest()
         listener.on_result(result)
         return result
