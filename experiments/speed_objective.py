@@ -188,7 +188,7 @@ def main() -> None:
             arguments.write,
             command="python -m experiments.speed_objective MODEL --runs FOLDER",
             config={"budget": BUDGET, "models": sorted({line["model"] for line in lines})},
-            seed=", ".join(map(str, SEEDS)),
+            seed=", ".join(map(str, sorted({line["seed"] for line in lines}))),
             columns=COLUMNS,
             results=rows,
             where=", ".join(sorted({line["hardware"] for line in lines})),
