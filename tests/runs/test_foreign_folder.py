@@ -8,6 +8,7 @@ from macro_routing.errors import MacroError, RunError
 from macro_routing.runs import Listener, make_run_config, resume_run, run_search
 from macro_routing.runs.folder import CANDIDATES, RUN
 from macro_routing.runs.trusted_code import list_trust_flags
+from macro_routing.tasks.task_files import find_own_grader
 from tests.runs.small import small_folder, small_frozen, small_task, write_task_file
 
 
@@ -59,6 +60,14 @@ def test_a_grader_is_imported_only_when_this_call_trusts_it(begun):
     assert list_trust_flags(config) == ["--trust-grader"]
     resume_run(place / "run", trust_grader=True)
     assert (place / "imported").exists()
+
+
+@pytest.mark.parametrize("name", ["task.toml", ".toml"])
+def test_a_grader_is_found_wherever_a_task_file_is_read(tmp_path, name):
+    (tmp_path / name).write_text('file = "data.jsonl"\ngrader = "g.py:judge"\n')
+    assert find_own_grader(str(tmp_path / name)) == tmp_path / "g.py"
+    assert find_own_grader(str(tmp_path / "none.toml")) is None
+    assert find_own_grader("category") is None
 
 
 def test_code_of_a_model_runs_only_when_this_call_trusts_it(begun):
