@@ -51,13 +51,13 @@ def apply_route(model: Any, route: Route, *, allow_untested: bool = False) -> An
     """
     if isinstance(model, FrozenModel):
         model, allow_untested = model.model, True  # it was checked when it was loaded
-    _check_route_and_model(model, route, allow_untested)
+    check_route_and_model(model, route, allow_untested)
     config = make_config_with_entry_per_step(model.config, route)
     decoder = get_decoder(model)
     routed_decoder = shallow_copy(decoder)
     routed_decoder.config = get_text_config(config)
     routed_decoder.layers = nn.ModuleList(
-        _make_step_layers(decoder.layers, route, routed_decoder.config, _list_output_recorded_classes(model))
+        _make_step_layers(decoder.layers, route, routed_decoder.config, list_output_recorded_classes(model))
     )
     routed = copy_model_with_decoder(model, decoder, routed_decoder, config)
     routed.macro_route = route
@@ -67,11 +67,11 @@ def apply_route(model: Any, route: Route, *, allow_untested: bool = False) -> An
     if getattr(model, "generation_config", None) is not None:
         routed.generation_config = copy.deepcopy(model.generation_config)
     if route.has_adds:
-        routed_decoder.register_forward_pre_hook(_create_saved_states_per_pass, with_kwargs=True)
+        routed_decoder.register_forward_pre_hook(create_saved_states_per_pass, with_kwargs=True)
     return routed
 
 
-def _check_route_and_model(model: Any, route: Route, allow_untested: bool) -> None:
+def check_route_and_model(model: Any, route: Route, allow_untested: bool) -> None:
     if not isinstance(route, Route):
         raise RouteError(f"{route!r} is not a Route; parse it with parse_route(text, layers) first")
     if not hasattr(model, "modules") or not hasattr(model, "config"):
@@ -105,7 +105,7 @@ def _make_step_layers(layers: Any, route: Route, config: Any, recorded: tuple[ty
     for slot, step in enumerate(route.steps):
         layer = layers[step.layer]
         kind = make_adding_layer_class(layer.__class__) if route.has_adds else None
-        routed = _copy_with_cache_slot(layer, slot, config, recorded, kind)
+        routed = copy_with_cache_slot(layer, slot, config, recorded, kind)
         if route.has_adds:
             routed.macro_add = step.add
             routed.macro_source = sources.get(slot)
@@ -113,7 +113,7 @@ def _make_step_layers(layers: Any, route: Route, config: Any, recorded: tuple[ty
         yield routed
 
 
-def _copy_with_cache_slot(
+def copy_with_cache_slot(
     module: nn.Module, slot: int, config: Any, recorded: tuple[type, ...], kind: type[nn.Module] | None = None
 ) -> Any:
     """Copy the modules on the way to a ``layer_idx`` or a recorded output; all others stay the same object."""
@@ -127,11 +127,11 @@ def _copy_with_cache_slot(
         if child is not None and any(
             "layer_idx" in part.__dict__ or isinstance(part, recorded) for part in child.modules()
         ):
-            copied._modules[name] = _copy_with_cache_slot(child, slot, config, recorded)  # noqa: SLF001
+            copied._modules[name] = copy_with_cache_slot(child, slot, config, recorded)  # noqa: SLF001
     return copied
 
 
-def _list_output_recorded_classes(model: Any) -> tuple[type, ...]:
+def list_output_recorded_classes(model: Any) -> tuple[type, ...]:
     """List module classes whose outputs transformers records with hooks, such as mixture-of-experts routers.
 
     A hook on a module that several steps (and the untouched model) share would record all of them.
@@ -161,10 +161,10 @@ class SavedStates:
 
     def __init__(self) -> None:
         """Start without states."""
-        self.states: dict[int, torch.Tensor] = {}
+        self.states: dict[Any, torch.Tensor] = {}
 
 
-def _create_saved_states_per_pass(_: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
+def create_saved_states_per_pass(_: nn.Module, args: Any, kwargs: Mapping[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Give every forward pass new saved states, so that passes can be nested and no old state is read."""
     return args, {**kwargs, "macro_states": SavedStates()}
 

@@ -1,0 +1,90 @@
+"""Weights of a mixture, from the members' log-likelihoods of all choices of the same examples.
+
+The probability of a choice is the softmax of the weighted sum of its log-likelihoods per byte; weights maximize the
+likelihood of the correct choices with a ridge penalty. Members are added one by one, each time the one that lowers the
+loss most; how many is decided by cross-validation on the same examples.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Scores = NDArray[np.float64]
+"""``[route, example, choice]``: log-likelihoods per byte; NaN where an example has fewer choices."""
+RIDGE = 1e-3
+N_FOLDS = 5
+_NEWTON_STEPS = 25
+_MIN_LIKELIHOOD = 1e-12
+
+
+@dataclass(frozen=True)
+class FittedMembers:
+    """Indices of the chosen routes, in the order in which they were added, and their weights."""
+
+    indices: tuple[int, ...]
+    weights: tuple[float, ...]
+    loss: float
+    """Mean negative log-likelihood of the correct choices, on the examples of the fit."""
+
+
+def combine_scores(scores: Scores, weights: Sequence[float]) -> NDArray[np.float64]:
+    """The weighted sum, ``[example, choice]``."""
+    return np.einsum("r,rnc->nc", np.asarray(weights, dtype=float), scores)
+
+
+def pick_choices(combined: NDArray[np.float64]) -> NDArray[np.int64]:
+    """The best choice of each example."""
+    return np.asarray(np.nanargmax(combined, axis=1))
+
+
+def fit_weights(scores: Scores, answers: NDArray[np.int64], ridge: float = RIDGE) -> tuple[NDArray[np.float64], float]:
+    """Weights of all routes of ``scores``, and the loss."""
+    there = ~np.isnan(scores[0])
+    centred = np.where(there, scores - np.nanmean(scores, axis=2, keepdims=True), 0.0)
+    # In units of each route's own spread the penalty means the same for all.
+    spread = np.sqrt((centred**2).sum(axis=(1, 2)) / there.sum())
+    features = centred / np.where(spread > 0, spread, 1.0)[:, None, None]
+    count = len(answers)
+    correct = np.zeros(there.shape)
+    correct[np.arange(count), answers] = 1.0
+    weights = np.zeros(len(features))
+    loss = np.inf
+    for _ in range(_NEWTON_STEPS):
+        shares = _softmax(np.einsum("r,rnc->nc", weights, features), there)
+        new_loss = -np.log(np.maximum(shares[np.arange(count), answers], _MIN_LIKELIHOOD)).mean()
+        if abs(loss - new_loss) < 1e-9:
+            break
+        loss = new_loss
+        gradient = np.einsum("rnc,nc->r", features, correct - shares) / count - ridge * weights
+        deviations = features - np.einsum("rnc,nc->rn", features, shares)[..., None]
+        hessian = np.einsum("rnc,qnc,nc->rq", deviations, deviations, shares, optimize=True) / count
+        weights = weights + np.linalg.solve(hessian + ridge * np.eye(len(weights)), gradient)
+    return weights / np.where(spread > 0, spread, 1.0), float(loss)
+
+
+def _softmax(values: NDArray[np.float64], there: NDArray[np.bool_]) -> NDArray[np.float64]:
+    shifted = np.where(there, values, -np.inf)
+    shares: NDArray[np.float64] = np.exp(shifted - shifted.max(axis=1, keepdims=True))
+    return shares / shares.sum(axis=1, keepdims=True)
+
+
+def add_members(scores: Scores, answers: NDArray[np.int64], max_members: int, ridge: float = RIDGE) -> list[FittedMembers]:
+    """Mixtures of 1, 2, … ``max_members`` routes, each the one before with the route that lowers the loss most.
+
+    The first route of ``scores`` is the standard pass, with which every mixture begins.
+    """
+    indices: list[int] = [0]
+    weights, loss = fit_weights(scores[:1], answers, ridge)
+    path = [FittedMembers((0,), tuple(weights.tolist()), loss)]
+    while len(indices) < min(max_members, len(scores)):
+        fits = {
+            index: fit_weights(scores[[*indices, index]], answers, ridge)
+            for index in range(len(scores))
+            if index not in indices
+        }
+        best = min(fits, key=lambda index: fits[index][1])
+        indices.append(best)
+        path.append(FittedMembers(tuple(indices), tuple(fits[best][0].tolist()), fits[best][1]))
+    return path

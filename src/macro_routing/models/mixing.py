@@ -1,0 +1,174 @@
+"""Run a mixture on a frozen model: all members in one forward pass, which share what they have in common.
+
+The members' steps form a prefix tree. A mixed model is a routed model whose steps are the nodes of that tree, each with
+a cache slot of its own; a step that begins a branch takes the state where the branch leaves. The last step returns the
+final states of all members, and after the model's own head the log-probabilities are added with their weights.
+"""
+
+import copy
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from macro_routing.errors import ModelError
+from macro_routing.models.find_decoder import AdapterRejector, get_decoder, reject_new_adapter
+from macro_routing.models.frozen import FrozenModel
+from macro_routing.models.routing import (
+    SavedStates,
+    add_hidden_state,
+    apply_route,
+    check_route_and_model,
+    copy_model_with_decoder,
+    copy_with_cache_slot,
+    create_saved_states_per_pass,
+    list_output_recorded_classes,
+    shallow_copy,
+)
+from macro_routing.models.support import get_text_config
+from macro_routing.routes.mixture import Mixture
+from macro_routing.routes.route import Route, Step
+
+PLAUSIBILITY = 0.1
+"""Tokens less probable than this share of the most probable one are never chosen, as in contrastive decoding."""
+
+
+@dataclass(frozen=True)
+class MixtureStep:
+    """A node of the members' prefix tree."""
+
+    step: Step
+    parent: int | None
+    """The step whose output is its input; None: the embeddings."""
+    add_source: int | None
+    """The step whose output is added."""
+    ends: tuple[int, ...]
+    """Members whose last step this is."""
+
+
+def plan_mixture_steps(routes: Sequence[Route]) -> list[MixtureStep]:
+    """The prefix tree of ``routes``, every step after its parent."""
+    slots: dict[tuple[Step, ...], int] = {}
+    """By the steps from the root."""
+    for route in routes:
+        for length in range(1, route.length + 1):
+            slots.setdefault(route.steps[:length], len(slots))
+    return [
+        MixtureStep(
+            path[-1],
+            slots.get(path[:-1]),
+            None if path[-1].add is None else slots[path[: len(path) - 1 - path[-1].add.back]],
+            tuple(member for member, route in enumerate(routes) if route.steps == path),
+        )
+        for path in slots
+    ]
+
+
+def apply_mixture(model: Any, mixture: Mixture, *, allow_untested: bool = False) -> Any:
+    """Make a model that predicts with ``mixture``, with the weights of ``model``, which does not change.
+
+    Its logits are the weighted sums of the members' log-probabilities, and minus infinity for tokens that the standard
+    pass (or, without it, the member with the largest weight) finds implausible.
+    """
+    if isinstance(model, FrozenModel):
+        model, allow_untested = model.model, True  # it was checked when it was loaded
+    if mixture.is_single:
+        return apply_route(model, mixture.routes[0], allow_untested=allow_untested)
+    check_route_and_model(model, mixture.routes[0], allow_untested)
+    steps = plan_mixture_steps(mixture.routes)
+    config = copy.deepcopy(model.config)
+    text = get_text_config(config)
+    if (kinds := getattr(text, "layer_types", None)) is not None:
+        text.layer_types = [kinds[node.step.layer] for node in steps]
+    text.num_hidden_layers = len(steps)
+    decoder = get_decoder(model)
+    mixed_decoder = shallow_copy(decoder)
+    mixed_decoder.config = text
+    recorded = list_output_recorded_classes(model)
+    mixed_decoder.layers = nn.ModuleList(_make_layers(decoder.layers, steps, text, recorded, len(mixture.members)))
+    mixed_decoder.register_forward_pre_hook(create_saved_states_per_pass, with_kwargs=True)
+    mixed = copy_model_with_decoder(model, decoder, mixed_decoder, config)
+    mixed.macro_route = mixture
+    mixed.save_pretrained = functools.partial(_reject_saving, mixture)
+    mixed.add_adapter = mixed.load_adapter = reject_new_adapter
+    mixed.peft_config = AdapterRejector()
+    if getattr(model, "generation_config", None) is not None:
+        mixed.generation_config = copy.deepcopy(model.generation_config)
+    mixed.register_forward_hook(functools.partial(_combine_output, mixture.weights))
+    return mixed
+
+
+def _make_layers(
+    layers: Any, steps: Sequence[MixtureStep], config: Any, recorded: tuple[type, ...], members: int
+) -> list[Any]:
+    follows = [node.parent == (slot - 1 if slot else None) for slot, node in enumerate(steps)]
+    needed = {node.parent for node, follows_last in zip(steps, follows, strict=True) if not follows_last}
+    needed |= {node.add_source for node in steps if node.add_source is not None}
+    copies = []
+    for slot, node in enumerate(steps):
+        layer = layers[node.step.layer]
+        copied = copy_with_cache_slot(layer, slot, config, recorded, make_mixing_layer_class(layer.__class__))
+        copied.macro_slot = slot
+        copied.macro_step = node
+        copied.macro_follows = follows[slot]
+        copied.macro_keep = slot in needed
+        copied.macro_keeps_embeddings = slot == 0 and None in needed
+        copied.macro_members = members if slot == len(steps) - 1 else 0
+        copies.append(copied)
+    return copies
+
+
+@functools.cache
+def make_mixing_layer_class(kind: Any) -> type[nn.Module]:
+    """Make a layer class that begins branches, adds states, and keeps the final states of members."""
+
+    def forward(self: Any, hidden_states: torch.Tensor, *args: Any, macro_states: SavedStates, **kwargs: Any) -> Any:
+        node, states = self.macro_step, macro_states.states
+        if self.macro_keeps_embeddings:
+            states[None] = hidden_states
+        if not self.macro_follows:
+            hidden_states = states[node.parent].to(hidden_states.device)
+        if node.add_source is not None:
+            earlier = states[node.add_source].to(hidden_states.device)
+            hidden_states = add_hidden_state(hidden_states, earlier, node.step.add.coefficient)
+        output = kind.forward(self, hidden_states, *args, **kwargs)
+        final = output[0] if isinstance(output, tuple) else output
+        if self.macro_keep:
+            states[self.macro_slot] = final
+        for member in node.ends:
+            states["end", member] = final
+        if not self.macro_members:
+            return output
+        everything = torch.cat([states["end", member].to(final.device) for member in range(self.macro_members)])
+        return (everything, *output[1:]) if isinstance(output, tuple) else everything
+
+    return type(f"Mixing{kind.__name__}", (kind,), {"forward": forward, "__module__": __name__})
+
+
+def _combine_output(weights: Sequence[float], _model: Any, _args: Any, output: Any) -> Any:
+    output.logits = combine_logits(output.logits.chunk(len(weights)), weights)
+    return output
+
+
+def combine_logits(logits: Sequence[torch.Tensor], weights: Sequence[float]) -> torch.Tensor:
+    """The weighted sum of the members' log-probabilities where their first, the reference, finds tokens plausible."""
+    log_probs = [one.float().log_softmax(-1) for one in logits]
+    reference = log_probs[_find_reference(weights)]
+    total = sum(weight * one for weight, one in zip(weights, log_probs, strict=True))
+    implausible = reference < reference.amax(-1, keepdim=True) + torch.log(torch.tensor(PLAUSIBILITY))
+    assert isinstance(total, torch.Tensor)
+    return total.masked_fill(implausible, float("-inf"))
+
+
+def _find_reference(weights: Sequence[float]) -> int:
+    return max(range(len(weights)), key=lambda index: weights[index])
+
+
+def _reject_saving(mixture: Mixture, *_args: Any, **_kwargs: Any) -> None:
+    """Raise: ``save_pretrained`` would silently drop the members."""
+    raise ModelError(
+        f"a mixture ({mixture}) cannot be saved as a checkpoint; save the mixture, and apply it to the model it was made for"
+    )

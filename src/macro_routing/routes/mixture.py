@@ -1,0 +1,124 @@
+"""A mixture: several routes of one model whose log-probabilities are added with weights.
+
+A single route is a mixture of one. A negative weight takes away what a damaged route predicts, as contrastive decoding
+does with a weaker model. Greedy choices do not change when all weights are scaled by the same positive number; the
+normal form is scaled such that the weights sum to one, so that sampling has its usual temperature.
+"""
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from macro_routing.errors import NotationError, RouteError, shorten_value
+from macro_routing.routes.paper_notation import parse_program
+from macro_routing.routes.route import Route
+
+MAX_MEMBERS = 8
+_MEMBER = re.compile(r"\s*([+-]?)\s*((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)?\s*\*?\s*\[([^\[\]]*)\]", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A route and its weight."""
+
+    route: Route
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Routes with weights; equal when their normal forms are equal."""
+
+    members: tuple[Member, ...]
+
+    def __post_init__(self) -> None:
+        """Reject members that cannot be added, and order the others: the standard pass first, then by their text."""
+        if not self.members:
+            raise RouteError("a mixture needs at least one route")
+        if len(self.members) > MAX_MEMBERS:
+            raise RouteError(f"a mixture may have at most {MAX_MEMBERS} routes, this one has {len(self.members)}")
+        if len({member.route.layers for member in self.members}) > 1:
+            sizes = ", ".join(sorted({str(member.route.layers) for member in self.members}))
+            raise RouteError(f"the routes of a mixture must be of the same model, these are of models of {sizes} layers")
+        for member in self.members:
+            if not math.isfinite(member.weight) or member.weight == 0:
+                raise RouteError(f"the weight of a mixture's route must be finite and not 0, not {member.weight}")
+        if len({member.route for member in self.members}) < len(self.members):
+            raise RouteError("a mixture has each route once; add up the weights of equal routes")
+        ordered = sorted(self.members, key=lambda member: (not member.route.is_standard, str(member.route)))
+        object.__setattr__(self, "members", tuple(ordered))
+
+    @classmethod
+    def from_route(cls, route: Route) -> "Mixture":
+        """The mixture of one route."""
+        return cls((Member(route),))
+
+    @classmethod
+    def from_weights(cls, weights: Iterable[tuple[Route, float]]) -> "Mixture":
+        """The normal form of a sum: equal routes together, none with weight 0."""
+        sums: dict[Route, float] = {}
+        for route, weight in weights:
+            sums[route] = sums.get(route, 0.0) + weight
+        return cls(tuple(Member(route, weight) for route, weight in sums.items() if weight != 0)).normalized()
+
+    @property
+    def layers(self) -> int:
+        """Layers of the model."""
+        return self.members[0].route.layers
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """The members' routes."""
+        return tuple(member.route for member in self.members)
+
+    @property
+    def weights(self) -> tuple[float, ...]:
+        """The members' weights."""
+        return tuple(member.weight for member in self.members)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether it is one route; a positive weight of it changes no greedy choice."""
+        return len(self.members) == 1 and self.members[0].weight > 0
+
+    @property
+    def is_standard(self) -> bool:
+        """Whether it is the standard pass alone."""
+        return self.is_single and self.members[0].route.is_standard
+
+    @cached_property
+    def length(self) -> int:
+        """Layer applications: members share them up to their first difference."""
+        return len({route.steps[:count] for route in self.routes for count in range(1, route.length + 1)})
+
+    def normalized(self) -> "Mixture":
+        """Scaled such that the weights sum to one; where their sum is not positive, such that the largest size is 1."""
+        total = math.fsum(self.weights)
+        scale = total if total > 0 else max(map(abs, self.weights))
+        return Mixture(tuple(Member(member.route, member.weight / scale) for member in self.members))
+
+    def __str__(self) -> str:
+        """Such as ``1.7 [L0 RJ] - 0.7 [L0-L3 L5 RJ]``; a single route without weight and brackets."""
+        if len(self.members) == 1 and self.members[0].weight == 1:
+            return str(self.members[0].route)
+        texts = [f"{'-' if m.weight < 0 else '+'} {abs(m.weight)!r} [{m.route}]" for m in self.members]
+        return " ".join(texts).removeprefix("+ ")
+
+
+def parse_mixture(text: str, layers: int) -> Mixture:
+    """Read the notation of ``str(mixture)``; a route without brackets is a mixture of one."""
+    if "[" not in text:
+        return Mixture.from_route(parse_program(text).to_route(layers))
+    members, end = [], 0
+    while text[end:].strip():
+        found = _MEMBER.match(text, end)
+        if found is None or (members and not found[1]):
+            raise NotationError(
+                f"{shorten_value(text[end:].strip())} is not a route of a mixture; write 1.5 [L0 RJ] - 0.5 [L0-L3 L5 RJ]"
+            )
+        weight = float(found[2] or 1) * (-1 if found[1] == "-" else 1)
+        members.append(Member(parse_program(found[3]).to_route(layers), weight))
+        end = found.end()
+    return Mixture(tuple(members))

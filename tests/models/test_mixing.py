@@ -1,0 +1,85 @@
+"""Mixtures on all architectures against a plain loop over their members."""
+
+import pytest
+import torch
+
+from macro_routing.models import apply_route
+from macro_routing.models.mixing import apply_mixture, combine_logits, plan_mixture_steps
+from macro_routing.routes.mixture import Mixture, parse_mixture
+from macro_routing.routes import parse_route
+from tests.models.tiny import LAYERS, VARIANTS, tiny_model, tokens
+
+MIXTURES = [
+    parse_mixture(text, LAYERS)
+    for text in (
+        "1.7 [L0 RJ] - 0.7 [L0 L1 L3 RJ]",
+        "[L0-L3 L2 RJ] + 0.5 [L0-L3 L3 RJ] - 0.4 [L0 RJ] - 0.2 [L0-L3 L1(+h-2) L2(-0.25h-1) RJ]",
+        "2 [L0 RJ] - [L0-L2]",
+        "[L0-L2] - 0.5 [L0 L4 RJ] + 0.25 [L0-L3]",
+        "0.6 [L0-L4 L2 L3(+h-3) RJ] + 0.4 [L1 L0 L2 RJ]",
+    )
+]
+
+
+@pytest.fixture(params=VARIANTS, ids=str)
+def model(request):
+    return tiny_model(request.param)
+
+
+def plain_logits(model, mixture, ids, **inputs):
+    members = [apply_route(model, route)(ids, use_cache=False, **inputs).logits for route in mixture.routes]
+    return combine_logits(members, mixture.weights)
+
+
+@pytest.mark.parametrize("mixture", MIXTURES, ids=str)
+def test_logits_are_those_of_a_plain_loop(model, mixture):
+    mixed = apply_mixture(model, mixture)
+    ids = tokens()
+    assert torch.equal(mixed(ids, use_cache=False).logits, plain_logits(model, mixture, ids))
+    assert mixed.config.num_hidden_layers == mixture.length
+
+
+@pytest.mark.parametrize("mixture", MIXTURES[:2], ids=str)
+def test_cached_decoding_is_recomputing(model, mixture):
+    mixed = apply_mixture(model, mixture)
+    ids, cache = tokens(rows=2, length=10), None
+    feed, seen = ids, []
+    with torch.no_grad():
+        for _ in range(6):
+            output = mixed(feed, past_key_values=cache, use_cache=True)
+            cache, last = output.past_key_values, output.logits[:, -1]
+            seen.append(last)
+            feed = last.argmax(-1, keepdim=True)
+            ids = torch.cat([ids, feed], dim=1)
+    whole = plain_logits(model, mixture, ids[:, :-1])[:, 9:]
+    stepwise = torch.stack(seen, dim=1)
+    there = torch.isfinite(stepwise) & torch.isfinite(whole)
+    assert torch.allclose(stepwise[there], whole[there], atol=1e-4)
+    assert torch.equal(stepwise.argmax(-1), whole.argmax(-1))
+
+
+def test_generate_on_a_padded_batch_is_each_row_alone(model):
+    mixed = apply_mixture(model, MIXTURES[0])
+    long, short = tokens(rows=1, length=10), tokens(rows=1, length=6, seed=5)
+    options = {"max_new_tokens": 6, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+    alone = [mixed.generate(ids, attention_mask=torch.ones_like(ids), **options)[0, -6:] for ids in (long, short)]
+    padding = torch.zeros(1, 4, dtype=torch.long)
+    batch = torch.cat([long, torch.cat([padding, short], dim=1)])
+    mask = (batch != 0).long()
+    together = mixed.generate(batch, attention_mask=mask, **options)[:, -6:]
+    assert torch.equal(together, torch.stack(alone))
+
+
+def test_a_mixture_of_one_is_the_route_bit_for_bit(model):
+    route = parse_route("L0-L3 L1(+h-2) RJ", LAYERS)
+    ids = tokens()
+    single = apply_mixture(model, Mixture.from_route(route))
+    assert torch.equal(single(ids).logits, apply_route(model, route)(ids).logits)
+
+
+def test_steps_are_shared_up_to_the_first_difference():
+    mixture = MIXTURES[0]
+    steps = plan_mixture_steps(mixture.routes)
+    assert len(steps) == mixture.length == LAYERS + 3
+    assert [node.parent for node in steps] == [None, 0, 1, 2, 3, 4, 1, 6, 7]
+    assert [node.ends for node in steps if node.ends] == [(0,), (1,)]

@@ -1,0 +1,93 @@
+"""Mixtures: what they may hold, their normal form, and how they are written."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from macro_routing.errors import NotationError, RouteError
+from macro_routing.routes import Route, parse_route
+from macro_routing.routes.mixture import MAX_MEMBERS, Member, Mixture, parse_mixture
+
+LAYERS = 8
+STANDARD = Route.standard(LAYERS)
+SKIP, REPEAT, ADD = (parse_route(text, LAYERS) for text in ("L0-L3 L5 RJ", "L0-L4 L4 RJ", "L0-L3 L4(+h-2) RJ"))
+
+
+def mix(*pairs):
+    return Mixture(tuple(Member(route, weight) for route, weight in pairs))
+
+
+@pytest.mark.parametrize(
+    ("members", "message"),
+    [
+        ((), "at least one route"),
+        (tuple(Member(Route.from_layers(range(n), LAYERS)) for n in range(1, LAYERS + 1)) + (Member(ADD),), "at most"),
+        ((Member(STANDARD), Member(Route.standard(6))), "models of 6, 8 layers"),
+        ((Member(STANDARD, 0.0),), "finite and not 0"),
+        ((Member(STANDARD), Member(SKIP, float("nan"))), "finite and not 0"),
+        ((Member(STANDARD), Member(SKIP, float("inf"))), "finite and not 0"),
+        ((Member(SKIP), Member(SKIP, 2.0)), "each route once"),
+    ],
+)
+def test_members_that_cannot_be_added_are_rejected(members, message):
+    assert MAX_MEMBERS == LAYERS
+    with pytest.raises(RouteError, match=message):
+        Mixture(members)
+
+
+def test_a_route_is_a_mixture_of_one():
+    single = Mixture.from_route(SKIP)
+    assert single.is_single
+    assert not single.is_standard
+    assert (single.routes, single.weights, single.length, single.layers) == ((SKIP,), (1.0,), SKIP.length, LAYERS)
+    assert str(single) == str(SKIP)
+    assert Mixture.from_route(STANDARD).is_standard
+    assert not mix((STANDARD, -1.0)).is_single
+
+
+def test_the_order_of_members_does_not_matter():
+    assert mix((SKIP, -0.5), (STANDARD, 1.5)) == mix((STANDARD, 1.5), (SKIP, -0.5))
+    assert mix((SKIP, -0.5), (STANDARD, 1.5)).routes == (STANDARD, SKIP)
+
+
+def test_the_normal_form_sums_to_one():
+    contrast = Mixture.from_weights([(STANDARD, 1.0), (SKIP, -0.75), (STANDARD, 1.0), (REPEAT, 0.0)])
+    assert contrast.routes == (STANDARD, SKIP)
+    assert contrast.weights == pytest.approx((1.6, -0.6))
+    assert contrast.normalized() == contrast
+    negative = Mixture.from_weights([(STANDARD, 0.5), (SKIP, -2.0)])
+    assert negative.weights == (0.25, -1.0)
+    with pytest.raises(RouteError, match="at least one route"):
+        Mixture.from_weights([(SKIP, 1.0), (SKIP, -1.0)])
+
+
+def test_members_share_layers_up_to_their_first_difference():
+    assert mix((STANDARD, 1.0), (SKIP, -0.5)).length == LAYERS + (SKIP.length - 4)
+    assert mix((STANDARD, 1.0), (SKIP, 1.0), (REPEAT, 1.0)).length == LAYERS + 3 + 4
+
+
+weights = st.floats(-100, 100).filter(lambda weight: abs(weight) > 1e-9)
+
+
+@given(st.dictionaries(st.sampled_from([STANDARD, SKIP, REPEAT, ADD]), weights, min_size=1))
+def test_the_text_is_read_back(members):
+    mixture = mix(*members.items())
+    assert parse_mixture(str(mixture), LAYERS) == mixture
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("L0-L3 L5 RJ", ((SKIP, 1.0),)),
+        ("[L0 RJ] - .5[L0-L3 L5 RJ]", ((STANDARD, 1.0), (SKIP, -0.5))),
+        (" 2 * [L0 RJ]+ 1e-1 [L0-L4 L4 RJ] ", ((STANDARD, 2.0), (REPEAT, 0.1))),
+    ],
+)
+def test_texts_written_by_hand(text, expected):
+    assert parse_mixture(text, LAYERS) == mix(*expected)
+
+
+@pytest.mark.parametrize("text", ["[L0 RJ] 0.5 [L0-L3 L5 RJ]", "[L0 RJ] -", "x [L0 RJ]", "[L0 RJ", "[]", "1.2.3 [L0 RJ]"])
+def test_what_is_not_a_mixture_is_explained(text):
+    with pytest.raises((NotationError, RouteError)):
+        parse_mixture(text, LAYERS)
