@@ -5,8 +5,8 @@ import torch
 
 from macro_routing.models import apply_route
 from macro_routing.models.mixing import apply_mixture, combine_logits, plan_mixture_steps
-from macro_routing.routes.mixture import Mixture, parse_mixture
 from macro_routing.routes import parse_route
+from macro_routing.routes.mixture import Mixture, parse_mixture
 from tests.models.tiny import LAYERS, VARIANTS, tiny_model, tokens
 
 MIXTURES = [

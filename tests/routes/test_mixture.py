@@ -21,7 +21,7 @@ def mix(*pairs):
     ("members", "message"),
     [
         ((), "at least one route"),
-        (tuple(Member(Route.from_layers(range(n), LAYERS)) for n in range(1, LAYERS + 1)) + (Member(ADD),), "at most"),
+        ((*(Member(Route.from_layers(range(n), LAYERS)) for n in range(1, LAYERS + 1)), Member(ADD)), "at most"),
         ((Member(STANDARD), Member(Route.standard(6))), "models of 6, 8 layers"),
         ((Member(STANDARD, 0.0),), "finite and not 0"),
         ((Member(STANDARD), Member(SKIP, float("nan"))), "finite and not 0"),
@@ -87,7 +87,9 @@ def test_texts_written_by_hand(text, expected):
     assert parse_mixture(text, LAYERS) == mix(*expected)
 
 
-@pytest.mark.parametrize("text", ["[L0 RJ] 0.5 [L0-L3 L5 RJ]", "[L0 RJ] -", "x [L0 RJ]", "[L0 RJ", "[]", "1.2.3 [L0 RJ]"])
+@pytest.mark.parametrize(
+    "text", ["[L0 RJ] 0.5 [L0-L3 L5 RJ]", "[L0 RJ] -", "x [L0 RJ]", "[L0 RJ", "[]", "1.2.3 [L0 RJ]"]
+)
 def test_what_is_not_a_mixture_is_explained(text):
     with pytest.raises((NotationError, RouteError)):
         parse_mixture(text, LAYERS)

@@ -8,7 +8,7 @@ import typer
 
 from macro_routing import models
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_progress_message
-from macro_routing.cli.route_argument import read_route
+from macro_routing.cli.route_argument import read_route_or_mixture
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.models.catalog import DEFAULT_MODEL
 from macro_routing.models.chat import encode_messages
@@ -35,7 +35,7 @@ def chat(
     """
     check_and_quiet_model_libraries()
     frozen = models.load_model(model, make_load_options_from_flags(flags), print_progress_message)
-    parsed = read_route(route, frozen)
+    parsed = read_route_or_mixture(route, frozen)
     routed = frozen.model if parsed.is_standard else models.apply_route(frozen, parsed)
     if sys.stdin.isatty():
         print_progress_message(f"{frozen.name} on {parsed}. {HELP}")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_json, print_progress_message, print_table
-from macro_routing.cli.route_argument import read_route
+from macro_routing.cli.route_argument import read_route_or_mixture
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.errors import SettingsError
 from macro_routing.models.catalog import DEFAULT_MODEL
@@ -54,12 +54,12 @@ def compare_answers(
 
 def _answer_with_both_routes(frozen: Any, prompt: str, route: str, budget: int) -> dict[str, Any]:
     from macro_routing.engine.generation import DecodingStage, GenerationRequest
-    from macro_routing.engine.route_generation import generate_eager
+    from macro_routing.engine.route_generation import generate_for_routes
 
-    routes = [Route.standard(frozen.layers), read_route(route, frozen)]
+    routes = [Route.standard(frozen.layers), read_route_or_mixture(route, frozen)]
     tokens = encode_messages(frozen.tokenizer, [{"role": "user", "content": prompt}])
     request = GenerationRequest((DecodingStage(frozenset(frozen.chat.end_token_ids), budget),))
-    generated = generate_eager(frozen.model, list(dict.fromkeys(routes)), [tokens], request)
+    generated = generate_for_routes(frozen.model, list(dict.fromkeys(routes)), [tokens], request)
     answers = [generated[route][0][0] for route in routes]
     standard, routed = (
         frozen.tokenizer.decode(answer.tokens, skip_special_tokens=True)

@@ -54,7 +54,7 @@ def doctor(
         raise MacroError("MODEL is empty; leave it out for the default")
     print_progress_message(f"loading {model or DEFAULT_MODEL}")
     frozen = load_model(model or DEFAULT_MODEL, make_load_options_from_flags(flags), print_progress_message)
-    parsed = None if route is None else read_route(route, frozen)
+    parsed = None if route is None else read_route(route, frozen, "the doctor")
     findings = list(_print_check_results(frozen, run_checks(frozen, parsed), as_json))
     if as_json:
         print_json({**_describe_model(frozen), "findings": [dataclasses.asdict(finding) for finding in findings]})

@@ -10,7 +10,7 @@ import typer
 from macro_routing import evaluation
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_fields, print_json, print_progress_message
 from macro_routing.cli.progress import ProgressLinePrinter
-from macro_routing.cli.route_argument import read_route, read_route_file
+from macro_routing.cli.route_argument import read_route_file, read_route_or_mixture
 from macro_routing.cli.run_options import (
     DATA_PANEL,
     DECODING,
@@ -87,7 +87,7 @@ def evaluate(
     kept = "nothing was kept" if no_store else "what was scored is kept, the same command goes on from there"
     with show_hint_on_interrupt(kept), get_or_create_worker_pool(config, workers, listener) as pool:
         frozen = load_configured_model(config, pool, listener)
-        routes = [Route.standard(frozen.layers), read_route(route, frozen)]
+        routes = [Route.standard(frozen.layers), read_route_or_mixture(route, frozen)]
         known = None if no_store else ScoreStore(store or default_store_path())
         evaluator = evaluation.Evaluator(frozen, task, decoding, known, decoder=config.decoder, executor=pool)
         if contaminating := list_contaminating_tasks(task.name):

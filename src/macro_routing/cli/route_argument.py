@@ -9,7 +9,9 @@ from macro_routing.cli.console import print_progress_message
 from macro_routing.errors import NotationError
 from macro_routing.models.frozen import FrozenModel, ModelMetadata
 from macro_routing.models.route_file_compatibility import check_route_file_fits_model, describe_weak_evidence
-from macro_routing.routes import Route, parse_route
+from macro_routing.routes import Route
+from macro_routing.routes.mixture import RouteOrMixture, require_single_route
+from macro_routing.routes.notation import parse_route_or_mixture
 from macro_routing.routes.route_file import RouteFile, is_route_file_text, parse_route_file
 from macro_routing.runs.folder import RESULT, ROUTE
 
@@ -87,11 +89,16 @@ def find_model_of_route(argument: str) -> str:
     raise NotationError("a route without a route file belongs to no model; name one with --model")
 
 
-def read_route(argument: str, frozen: FrozenModel | ModelMetadata) -> Route:
-    """A route in any notation or from a file; a route file of another model is rejected."""
+def read_route(argument: str, frozen: FrozenModel | ModelMetadata, use: str = "this command") -> Route:
+    """A single route, as ``read_route_or_mixture``; a mixture is rejected."""
+    return require_single_route(read_route_or_mixture(argument, frozen), use)
+
+
+def read_route_or_mixture(argument: str, frozen: FrozenModel | ModelMetadata) -> RouteOrMixture:
+    """A route in any notation, a mixture, or what a file holds; a route file of another model is rejected."""
     file = read_route_file(argument)
     if file is None:
-        return parse_route(read_route_text(argument), frozen.layers)
+        return parse_route_or_mixture(read_route_text(argument), frozen.layers)
     route = check_route_file_fits_model(file, frozen, argument, report=print_progress_message)
     if reason := describe_weak_evidence(file):
         print_progress_message(f"note: {reason}")

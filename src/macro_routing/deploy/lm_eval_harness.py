@@ -14,6 +14,7 @@ from macro_routing.errors import ModelError
 from macro_routing.models.catalog import fetch_model_folder
 from macro_routing.models.find_decoder import count_model_layers
 from macro_routing.models.routing import apply_route
+from macro_routing.routes.mixture import require_single_route
 from macro_routing.routes.notation import parse_route
 from macro_routing.routes.route import Route
 from macro_routing.version import __version__
@@ -72,5 +73,5 @@ def _read_route(text: str, model: Any, *, any_model: bool) -> Route:
     path = Path(text)
     path = path / _ROUTE_FILE if (path / _ROUTE_FILE).is_file() else path
     if path.is_file() or path.suffix == ".json":  # a mistyped file name gets its own error
-        return load_route(path, model, any_model=any_model)
+        return require_single_route(load_route(path, model, any_model=any_model), "lm-eval")
     return parse_route(text, count_model_layers(model))

@@ -15,12 +15,12 @@ from macro_routing.models.identity import (
     digest_model_files,
 )
 from macro_routing.models.route_file_compatibility import IdentifiedModel, check_route_file_fits_model
-from macro_routing.routes.route import Route
+from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.routes.route_file import RouteFile, is_route_file_text, parse_route_file
 
 
-def load_route(path: str | Path, model: Any, *, any_model: bool = False) -> Route:
-    """Load the route of a route file for a ``FrozenModel`` or a transformers model.
+def load_route(path: str | Path, model: Any, *, any_model: bool = False) -> RouteOrMixture:
+    """Load the route or mixture of a route file for a ``FrozenModel`` or a transformers model.
 
     A file for other weights is rejected unless ``any_model`` is true; other numerics give a warning.
     """

@@ -20,6 +20,7 @@ from macro_routing.engine.generation import (
     GenerationRequest,
     SequenceStageTracker,
     StageTexts,
+    generate_reasoning_then_answer,
     group_indices_by_route,
     make_next_stage_prompt,
     max_new_tokens,
@@ -28,6 +29,7 @@ from macro_routing.engine.prefix_tree import plan_prefix_tree
 from macro_routing.engine.shared_forward import PrefixTreeForward, split_prompts_at_common_prefix
 from macro_routing.models.hidden_states import apply_lm_head
 from macro_routing.models.routing import apply_route
+from macro_routing.routes.mixture import Mixture, RouteOrMixture
 from macro_routing.routes.route import Route
 
 if TYPE_CHECKING:  # needs triton
@@ -40,12 +42,30 @@ _MAX_KEPT_SHARE = 0.75
 
 def generate_for_routes(
     model: Any,
-    routes: Sequence[Route],
+    routes: Sequence[RouteOrMixture],
     prompts: Sequence[Tokens],
     request: GenerationRequest,
     fused: FusedDecoder | None = None,
+) -> dict[RouteOrMixture, list[StageTexts]]:
+    """The texts of every different route or mixture of ``model`` after each prompt, one text per stage."""
+    texts: dict[RouteOrMixture, list[StageTexts]] = {}
+    if single := [route for route in routes if isinstance(route, Route)]:
+        texts.update(_generate_for_single_routes(model, single, prompts, request, fused).items())
+    for route in routes:
+        if isinstance(route, Mixture):
+            texts[route] = generate_reasoning_then_answer(
+                apply_route(model, route, allow_untested=True), prompts, request.stages
+            )
+    return texts
+
+
+def _generate_for_single_routes(
+    model: Any,
+    routes: Sequence[Route],
+    prompts: Sequence[Tokens],
+    request: GenerationRequest,
+    fused: FusedDecoder | None,
 ) -> dict[Route, list[StageTexts]]:
-    """The texts of every different route of ``model`` after each prompt, one text per stage."""
     if fused is not None and kernels_support_stages(request.stages):
         texts = fused.generate_for_routes(routes, prompts, request)
     else:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 from macro_routing.engine.decoders import AUTO, FUSED_VERSION, fused_unsupported_reason
 from macro_routing.engine.memory import BatchLimit, run_halving_on_oom
@@ -30,7 +30,8 @@ from macro_routing.evaluation.work_items import (
     split_examples_into_work_units,
 )
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.routes.notation import parse_route
+from macro_routing.routes.mixture import RouteOrMixture
+from macro_routing.routes.notation import parse_route_or_mixture
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import ScoringFailure
 from macro_routing.tasks.catalog import load_task
@@ -39,6 +40,7 @@ from macro_routing.tasks.splits import make_splits
 from macro_routing.tasks.task import Example, Task
 
 Report = Callable[[str], None]
+RouteT = TypeVar("RouteT", bound=RouteOrMixture)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,13 +96,14 @@ class Evaluator:
         scope = hashlib.sha256(json.dumps(self.scope, sort_keys=True).encode()).hexdigest()[:32]
         return EvaluatorSpec(self.task.name, self.decoding, self.decoder, self.examples_per_unit, scope)
 
-    def evaluate(self, routes: Iterable[Route], examples: Sequence[Example]) -> dict[Route, RouteEvaluation]:
-        """Score every distinct route on every example."""
-        cache = self._make_lazy_outcome_table(routes, examples)
+    def evaluate(self, routes: Iterable[RouteT], examples: Sequence[Example]) -> dict[RouteT, RouteEvaluation]:
+        """Score every distinct route or mixture on every example."""
+        distinct = list(dict.fromkeys(routes))
+        cache = self._make_lazy_outcome_table(distinct, examples)
         cache.compute_missing(
             [(unit, cache.routes) for unit in split_examples_into_work_units(examples, self.examples_per_unit.full)]
         )
-        return {route: cache.summarize_route_outcomes(route, examples) for route in cache.routes}
+        return {route: cache.summarize_route_outcomes(route, examples) for route in distinct}
 
     def race_draws(
         self, draws: Sequence[Route], examples: Sequence[Example], keep: int, mode: str = EXACT
@@ -124,9 +127,9 @@ class Evaluator:
         )
         return cache.summarize_raced_round(draws, standings, units)
 
-    def evaluate_pairs(self, pairs: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome | ScoringFailure]:
+    def evaluate_pairs(self, pairs: Sequence[tuple[RouteOrMixture, Example]]) -> list[ExampleOutcome | ScoringFailure]:
         """Score each pair's route on its example, or say why it could not be run there."""
-        examples_by_route: dict[Route, list[Example]] = {}
+        examples_by_route: dict[RouteOrMixture, list[Example]] = {}
         for route, example in pairs:
             examples_by_route.setdefault(route, []).append(example)
         cache = self._make_lazy_outcome_table(examples_by_route, [example for _, example in pairs], examples_by_route)
@@ -135,9 +138,9 @@ class Evaluator:
 
     def _make_lazy_outcome_table(
         self,
-        routes: Iterable[Route],
+        routes: Iterable[RouteOrMixture],
         examples: Sequence[Example],
-        examples_by_route: Mapping[Route, Sequence[Example]] | None = None,
+        examples_by_route: Mapping[RouteOrMixture, Sequence[Example]] | None = None,
     ) -> LazyOutcomeTable:
         return LazyOutcomeTable(
             routes,
@@ -165,12 +168,14 @@ class Evaluator:
         by_route = self.run_routes_on_unit(item.routes, item.unit)
         return tuple(tuple(by_route[route]) for route in item.routes)
 
-    def run_pairs(self, pairs: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome]:
+    def run_pairs(self, pairs: Sequence[tuple[RouteOrMixture, Example]]) -> list[ExampleOutcome]:
         """Run pairs without the store; in smaller batches if memory runs out."""
         run_batch = partial(answer_pairs, self.frozen, task=self.task, decoding=self.decoding, decoder=self.decoder)
         return run_halving_on_oom(run_batch, pairs, self._report_once, self._pairs_at_once)
 
-    def run_routes_on_unit(self, routes: Sequence[Route], unit: WorkUnit) -> dict[Route, list[ExampleOutcome]]:
+    def run_routes_on_unit(
+        self, routes: Sequence[RouteOrMixture], unit: WorkUnit
+    ) -> dict[RouteOrMixture, list[ExampleOutcome]]:
         """Run all routes on a unit without the store; in parts if the unit does not fit into memory."""
 
         def run_routes_on_examples(examples: Sequence[Example]) -> list[tuple[ExampleOutcome, ...]]:
@@ -196,7 +201,7 @@ class Evaluator:
 
 def _group_pairs_by_unit(
     pairs: Iterable[UnitRoute], units: Sequence[WorkUnit]
-) -> Iterator[tuple[WorkUnit, Sequence[Route]]]:
+) -> Iterator[tuple[WorkUnit, Sequence[RouteOrMixture]]]:
     """Adjacent pairs of one unit together."""
     for number, group in groupby(pairs, key=lambda pair: pair[0]):
         yield units[number], [route for _, route in group]
@@ -211,7 +216,7 @@ Interval = tuple[float, float]
 class EvaluationSummary:
     """Accuracy of a route, and its difference to the standard pass on the same examples; intervals are 95 %."""
 
-    route: Route
+    route: RouteOrMixture
     n: int
     """Number of examples."""
     accuracy: float
@@ -234,7 +239,7 @@ class EvaluationSummary:
 def evaluate(  # noqa: PLR0913
     model: FrozenModel,
     task: Task | str,
-    route: Route | str,
+    route: RouteOrMixture | str,
     *,
     examples: Sequence[Example] | None = None,
     decoding: DecodingSettings | None = None,
@@ -253,7 +258,7 @@ def evaluate(  # noqa: PLR0913
         print(summary.accuracy, summary.difference, summary.difference_interval, summary.p_value)
     """
     task = load_task(task, seed=seed) if isinstance(task, str) else task
-    route = parse_route(route, model.layers) if isinstance(route, str) else route
+    route = parse_route_or_mixture(route, model.layers) if isinstance(route, str) else route
     examples = make_splits(task, seed=seed).test if examples is None else examples
     standard = Route.standard(model.layers)
     evaluator = Evaluator(model, task, decoding or DecodingSettings(default_answer_mode(task)), store)

@@ -9,6 +9,7 @@ from macro_routing.evaluation.outcomes import ExampleOutcome, RacedRoundScores, 
 from macro_routing.evaluation.racing import RaceStanding
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.evaluation.work_items import Results, WorkItem, WorkUnit, split_work
+from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import ScoringFailure
 from macro_routing.tasks.task import Example, fingerprint_examples
@@ -18,7 +19,7 @@ _WRONG = ExampleOutcome(correct=False, prediction="")
 
 RunItems = Callable[[Sequence[WorkItem]], Generator[tuple[WorkItem, Results | ScoringFailure]]]
 """Runs work items and yields each with its results."""
-RoutesByUnit = Iterable[tuple[WorkUnit, Sequence[Route]]]
+RoutesByUnit = Iterable[tuple[WorkUnit, Sequence[RouteOrMixture]]]
 
 
 class LazyOutcomeTable:
@@ -26,7 +27,7 @@ class LazyOutcomeTable:
 
     def __init__(  # noqa: PLR0913
         self,
-        routes: Iterable[Route],
+        routes: Iterable[RouteOrMixture],
         examples: Sequence[Example],
         run_work_items: RunItems,
         *,
@@ -34,7 +35,7 @@ class LazyOutcomeTable:
         scope: Mapping[str, Any] | None = None,
         workers: int = 1,
         on_outcomes: Callable[[int], None] = lambda _count: None,
-        examples_by_route: Mapping[Route, Sequence[Example]] | None = None,
+        examples_by_route: Mapping[RouteOrMixture, Sequence[Example]] | None = None,
     ) -> None:
         """Look up all routes in the store; ``examples_by_route`` limits the lookup to the examples of each route."""
         self._score_work_items = run_work_items
@@ -45,8 +46,8 @@ class LazyOutcomeTable:
         # The key holds the example's contents: data that changed under the same name is another example.
         self._keys = {example: f"{example.id}/{fingerprint_examples([example])}" for example in examples}
         self.routes = list(dict.fromkeys(routes))
-        self._failures: dict[Route, str] = {}
-        self._no_prefetch: set[Route] = set()
+        self._failures: dict[RouteOrMixture, str] = {}
+        self._no_prefetch: set[RouteOrMixture] = set()
         """Routes of a failed prefetch: the next prefetch may fail, too, and costs a worker."""
         wanted = dict.fromkeys(self.routes, examples) if examples_by_route is None else examples_by_route
         self._stored = {
@@ -79,7 +80,7 @@ class LazyOutcomeTable:
         )
         self._run_and_store([*parts, *islice(ahead, max(0, self._workers - len(parts)))])
 
-    def compute_missing_pairs(self, pairs: Sequence[tuple[Route, Example]], batch_size: int) -> None:
+    def compute_missing_pairs(self, pairs: Sequence[tuple[RouteOrMixture, Example]], batch_size: int) -> None:
         """Compute the missing outcomes of these pairs, batched by their order, so that workers change no batch.
 
         Of a batch only the missing pairs are run: its pairs have little in common, and running all would cost much.
@@ -93,7 +94,7 @@ class LazyOutcomeTable:
                 items.append(WorkItem(routes, examples, paired=True))
         self._run_and_store(items)
 
-    def _find_missing_items(self, unit: WorkUnit, routes: Sequence[Route]) -> list[WorkItem]:
+    def _find_missing_items(self, unit: WorkUnit, routes: Sequence[RouteOrMixture]) -> list[WorkItem]:
         keys = [self._keys[example] for example in unit]
         missing = [
             route
@@ -115,7 +116,7 @@ class LazyOutcomeTable:
 
     def _store_and_count_results(self, item: WorkItem, results: Results) -> None:
         """Store outcomes first: whatever is counted is stored."""
-        computed: dict[Route, dict[str, ExampleOutcome]] = {route: {} for route in item.routes}
+        computed: dict[RouteOrMixture, dict[str, ExampleOutcome]] = {route: {} for route in item.routes}
         for index, (route, outcomes) in enumerate(zip(item.routes, results, strict=True)):
             examples = item.unit[index : index + 1] if item.paired else item.unit
             computed[route].update(zip((self._keys[example] for example in examples), outcomes, strict=True))
@@ -126,25 +127,25 @@ class LazyOutcomeTable:
             self._outcomes[route] = {**by_key, **self._outcomes[route]}
         self._on_outcomes(sum(map(len, results)))
 
-    def count_correct_answers(self, route: Route, unit: WorkUnit) -> float | ScoringFailure:
+    def count_correct_answers(self, route: RouteOrMixture, unit: WorkUnit) -> float | ScoringFailure:
         """Number of correct answers on a unit, or why there are none."""
         if reason := self._failures.get(route):
             return ScoringFailure(reason)
         return sum(outcome.correct for outcome in self.get_known_outcomes(route, unit))
 
-    def get_known_outcomes(self, route: Route, examples: Sequence[Example]) -> list[ExampleOutcome]:
+    def get_known_outcomes(self, route: RouteOrMixture, examples: Sequence[Example]) -> list[ExampleOutcome]:
         """Known outcomes; wrong ones where a failed route has none."""
         outcomes = self._outcomes[route]
         if route in self._failures:
             return [outcomes.get(self._keys[example], _WRONG) for example in examples]
         return [outcomes[self._keys[example]] for example in examples]
 
-    def get_route_example_outcome(self, route: Route, example: Example) -> ExampleOutcome | ScoringFailure:
+    def get_route_example_outcome(self, route: RouteOrMixture, example: Example) -> ExampleOutcome | ScoringFailure:
         """One outcome, or why there is none: a pair that could not be run is not counted as wrong."""
         outcome = self._outcomes[route].get(self._keys[example])
         return ScoringFailure(self._failures[route]) if outcome is None else outcome
 
-    def summarize_route_outcomes(self, route: Route, examples: Sequence[Example]) -> RouteEvaluation:
+    def summarize_route_outcomes(self, route: RouteOrMixture, examples: Sequence[Example]) -> RouteEvaluation:
         """One route on a list of examples."""
         failure = self._failures.get(route, "")
         outcomes = (_WRONG,) * len(examples) if failure else tuple(self.get_known_outcomes(route, examples))

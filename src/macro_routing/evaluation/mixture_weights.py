@@ -31,7 +31,8 @@ class FittedMembers:
 
 def combine_scores(scores: Scores, weights: Sequence[float]) -> NDArray[np.float64]:
     """The weighted sum, ``[example, choice]``."""
-    return np.einsum("r,rnc->nc", np.asarray(weights, dtype=float), scores)
+    combined: NDArray[np.float64] = np.einsum("r,rnc->nc", np.asarray(weights, dtype=float), scores)
+    return combined
 
 
 def pick_choices(combined: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -66,11 +67,13 @@ def fit_weights(scores: Scores, answers: NDArray[np.int64], ridge: float = RIDGE
 
 def _softmax(values: NDArray[np.float64], there: NDArray[np.bool_]) -> NDArray[np.float64]:
     shifted = np.where(there, values, -np.inf)
-    shares: NDArray[np.float64] = np.exp(shifted - shifted.max(axis=1, keepdims=True))
-    return shares / shares.sum(axis=1, keepdims=True)
+    shares = np.exp(shifted - shifted.max(axis=1, keepdims=True))
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
-def add_members(scores: Scores, answers: NDArray[np.int64], max_members: int, ridge: float = RIDGE) -> list[FittedMembers]:
+def add_members(
+    scores: Scores, answers: NDArray[np.int64], max_members: int, ridge: float = RIDGE
+) -> list[FittedMembers]:
     """Mixtures of 1, 2, … ``max_members`` routes, each the one before with the route that lowers the loss most.
 
     The first route of ``scores`` is the standard pass, with which every mixture begins.

@@ -5,7 +5,7 @@ through the shared engine. Both use the same prompts and graders.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from macro_routing.engine.batching import Tokens
@@ -25,6 +25,7 @@ from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.models.chat import encode_messages
 from macro_routing.models.frozen import FrozenModel
+from macro_routing.routes.mixture import Mixture, RouteOrMixture, to_mixture
 from macro_routing.routes.route import Route
 from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD, REASONING, build_completion_prompt, build_messages
 from macro_routing.tasks.task import LETTERS, Example, Task
@@ -43,23 +44,27 @@ def answer_examples(
 
 def answer_with_every_route(  # noqa: PLR0913
     frozen: FrozenModel,
-    routes: Sequence[Route],
+    routes: Sequence[RouteOrMixture],
     task: Task,
     examples: Sequence[Example],
     decoding: DecodingSettings,
     *,
     hidden_state_bytes: int = MAX_STATE_BYTES,
     decoder: str = AUTO,
-) -> dict[Route, list[ExampleOutcome]]:
-    """Let every route answer ``examples``, all routes together; ``decoder`` says how text is generated."""
+) -> dict[RouteOrMixture, list[ExampleOutcome]]:
+    """Let every route or mixture answer ``examples``, all together; ``decoder`` says how text is generated."""
     if decoding.mode == LIKELIHOOD:
         items = build_choice_items(frozen, task, examples, by_letter=decoding.by_letter)
-        scored = score_choices_for_routes(frozen.model, routes, items, hidden_state_bytes=hidden_state_bytes)
-        return {route: grade_choice_likelihoods(examples, values, decoding) for route, values in scored.items()}
+        members = list(dict.fromkeys(member for route in routes for member in to_mixture(route).routes))
+        scored = score_choices_for_routes(frozen.model, members, items, hidden_state_bytes=hidden_state_bytes)
+        return {
+            route: grade_choice_likelihoods(examples, combine_choice_scores(to_mixture(route), scored), decoding)
+            for route in routes
+        }
     prompts, stages = encode_prompts_and_generation_stages(frozen, task, examples, decoding)
     request = _make_generation_request(frozen, routes, stages, decoding)
     generated = generate_for_routes(frozen.model, routes, prompts, request, get_fused_decoder(frozen, decoder))
-    return {route: _grade_texts(frozen, task, examples, texts) for route, texts in generated.items()}
+    return {route: _grade_texts(frozen, task, examples, generated[route]) for route in routes}
 
 
 def answer_pairs(
@@ -84,6 +89,20 @@ def answer_pairs(
 
 
 # --- likelihood ---------------------------------------------------------------------------------------------------
+
+
+def combine_choice_scores(mixture: Mixture, scored: Mapping[Route, Sequence[Sequence[float]]]) -> list[list[float]]:
+    """The weighted sums of the members' log-likelihoods, by example and choice."""
+    if mixture.is_single:
+        return [list(values) for values in scored[mixture.routes[0]]]
+    by_example = zip(*(scored[route] for route in mixture.routes), strict=True)
+    return [
+        [
+            sum(weight * value for weight, value in zip(mixture.weights, values, strict=True))
+            for values in zip(*by_member, strict=True)
+        ]
+        for by_member in by_example
+    ]
 
 
 def grade_choice_likelihoods(
@@ -182,7 +201,7 @@ def mean_input_tokens(
 
 
 def _make_generation_request(
-    frozen: FrozenModel, routes: Sequence[Route], stages: tuple[DecodingStage, ...], decoding: DecodingSettings
+    frozen: FrozenModel, routes: Sequence[RouteOrMixture], stages: tuple[DecodingStage, ...], decoding: DecodingSettings
 ) -> GenerationRequest:
     token_limit = max_cached_tokens(frozen.model, max(route.length for route in routes))
     return GenerationRequest(stages, token_limit, decoding.stop_loops)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from macro_routing.routes.route import Route
+from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.search.searcher import Outcome, Score
 
 
@@ -37,7 +37,7 @@ class ExampleOutcome:
 class RouteEvaluation:
     """One route on a list of examples."""
 
-    route: Route
+    route: RouteOrMixture
     outcomes: tuple[ExampleOutcome, ...]
     from_store: int
     """Number of outcomes that the store already held."""
@@ -81,7 +81,7 @@ class RacedRoundScores:
     """Evaluations that the store already held."""
     truncated_share: float
     """Share of the scored answers that a budget truncated."""
-    answers: tuple[tuple[Route, int, int], ...]
+    answers: tuple[tuple[RouteOrMixture, int, int], ...]
     """Each distinct route, the number of its scored answers, and the tokens generated in them."""
 
     @property

@@ -19,7 +19,7 @@ from typing import Any
 from macro_routing.errors import MacroError
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.models.catalog import get_macro_cache_folder
-from macro_routing.routes.route import Route
+from macro_routing.routes.mixture import RouteOrMixture
 
 _VERSION = 3
 # Columns keep their first names (_cut for truncated, seal for the checksum), so that existing stores can be read.
@@ -105,7 +105,7 @@ class ScoreStore:
         self._connection.close()
 
     def find_outcomes(
-        self, scope: Mapping[str, Any], route: Route, examples: Sequence[str]
+        self, scope: Mapping[str, Any], route: RouteOrMixture, examples: Sequence[str]
     ) -> dict[str, ExampleOutcome]:
         """Stored outcomes of these examples (by key) under a scope and route."""
         with self._wrap_database_errors():
@@ -140,7 +140,9 @@ class ScoreStore:
                     damaged.append(example)
         return outcomes, damaged
 
-    def store_outcomes(self, scope: Mapping[str, Any], outcomes: Mapping[Route, Mapping[str, ExampleOutcome]]) -> None:
+    def store_outcomes(
+        self, scope: Mapping[str, Any], outcomes: Mapping[RouteOrMixture, Mapping[str, ExampleOutcome]]
+    ) -> None:
         """Store outcomes by route and example key, all or none; outcomes that are stored already stay unchanged."""
         with self._transaction() as cursor:
             for route, by_example in outcomes.items():
@@ -151,14 +153,14 @@ class ScoreStore:
                     (_outcome_to_row(ids, prefix, example, outcome) for example, outcome in by_example.items()),
                 )
 
-    def _find_scope_and_route_ids(self, scope: Mapping[str, Any], route: Route) -> tuple[int, int] | None:
+    def _find_scope_and_route_ids(self, scope: Mapping[str, Any], route: RouteOrMixture) -> tuple[int, int] | None:
         """Row ids of the scope and the route."""
         query = "SELECT scopes.id, routes.id FROM scopes, routes WHERE description = ? AND layers = ? AND text = ?"
         row = self._connection.execute(query, (_scope_to_json(scope), route.layers, str(route))).fetchone()
         return None if row is None else (row[0], row[1])
 
     def _insert_scope_and_route_rows(
-        self, cursor: sqlite3.Cursor, scope: Mapping[str, Any], route: Route
+        self, cursor: sqlite3.Cursor, scope: Mapping[str, Any], route: RouteOrMixture
     ) -> tuple[int, int]:
         cursor.execute("INSERT OR IGNORE INTO scopes (description) VALUES (?)", (_scope_to_json(scope),))
         cursor.execute("INSERT OR IGNORE INTO routes (layers, text) VALUES (?, ?)", (route.layers, str(route)))
@@ -227,7 +229,7 @@ def _digest_example_key(example: str) -> bytes:
     return hashlib.sha256(example.encode()).digest()[:16]
 
 
-def _begin_outcome_checksum(scope: Mapping[str, Any], route: Route) -> "hashlib._Hash":
+def _begin_outcome_checksum(scope: Mapping[str, Any], route: RouteOrMixture) -> "hashlib._Hash":
     """The beginning of all checksums of a scope and route."""
     return hashlib.sha256(f"{_scope_to_json(scope)}\0{route.layers}\0{route}\0".encode())
 

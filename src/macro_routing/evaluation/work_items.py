@@ -19,7 +19,7 @@ import numpy as np
 from macro_routing.engine.prefix_tree import prefix_sharing_sort_key
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.outcomes import ExampleOutcome
-from macro_routing.routes.route import Route
+from macro_routing.routes.mixture import RouteOrMixture, to_mixture
 from macro_routing.search.searcher import ScoringFailure
 from macro_routing.settings import AllowedRange, CheckedSettings
 from macro_routing.tasks.task import Example
@@ -85,7 +85,7 @@ Results = tuple[tuple[ExampleOutcome, ...], ...]
 class WorkItem:
     """Routes to run on the examples of a unit."""
 
-    routes: tuple[Route, ...]
+    routes: tuple[RouteOrMixture, ...]
     unit: WorkUnit
     paired: bool = False
     """Whether each route runs only on the example at its own index, instead of on all examples."""
@@ -114,19 +114,19 @@ def split_work(parts: int, items: Sequence[WorkItem]) -> list[WorkItem]:
     return [part for item in items for part in item.split_into_smaller_items(per_item)]
 
 
-def group_by_shared_prefix(routes: Sequence[Route], groups: int) -> list[list[Route]]:
+def group_by_shared_prefix(routes: Sequence[RouteOrMixture], groups: int) -> list[list[RouteOrMixture]]:
     """Routes in at most ``groups`` groups of about equal work; routes with a common prefix stay together.
 
     Routes are sorted by their steps, so the work that a route adds to the prefix tree is its length less the prefix
     that it shares with the route before it.
     """
-    ordered = sorted(routes, key=prefix_sharing_sort_key)
+    ordered = sorted(routes, key=lambda route: prefix_sharing_sort_key(to_mixture(route).routes[0]))
     added = [
         route.length - (_shared_prefix_length(ordered[index - 1], route) if index else 0)
         for index, route in enumerate(ordered)
     ]
     share = sum(added) / min(groups, len(ordered))
-    grouped: list[list[Route]] = [[]]
+    grouped: list[list[RouteOrMixture]] = [[]]
     done = 0.0
     for route, work in zip(ordered, added, strict=True):
         if grouped[-1] and done + work / 2 > share * len(grouped):
@@ -136,8 +136,8 @@ def group_by_shared_prefix(routes: Sequence[Route], groups: int) -> list[list[Ro
     return grouped
 
 
-def _shared_prefix_length(first: Route, second: Route) -> int:
-    steps = zip(first.steps, second.steps, strict=False)
+def _shared_prefix_length(first: RouteOrMixture, second: RouteOrMixture) -> int:
+    steps = zip(to_mixture(first).routes[0].steps, to_mixture(second).routes[0].steps, strict=False)
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], steps))
 
 

@@ -170,5 +170,6 @@ def _find_reference(weights: Sequence[float]) -> int:
 def _reject_saving(mixture: Mixture, *_args: Any, **_kwargs: Any) -> None:
     """Raise: ``save_pretrained`` would silently drop the members."""
     raise ModelError(
-        f"a mixture ({mixture}) cannot be saved as a checkpoint; save the mixture, and apply it to the model it was made for"
+        f"a mixture ({mixture}) cannot be saved as a checkpoint;"
+        " save the mixture, and apply it to the model it was made for"
     )

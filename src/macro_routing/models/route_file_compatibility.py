@@ -5,7 +5,7 @@ from typing import Protocol
 
 from macro_routing.errors import ModelError, RouteError
 from macro_routing.models.catalog import MessageCallback
-from macro_routing.routes.route import Route
+from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.routes.route_file import RouteFile
 
 _SIGNIFICANCE_LEVEL = 0.05
@@ -34,7 +34,7 @@ class IdentifiedModel(Protocol):
 
 def check_route_file_fits_model(
     route_file: RouteFile, model: IdentifiedModel, source: str, *, report: MessageCallback, any_model: bool = False
-) -> Route:
+) -> RouteOrMixture:
     """Return the route of ``route_file`` if it was made for this model; other numerics give a warning.
 
     With ``any_model`` other weights give a warning too, not an error. The number of layers must always match.

@@ -25,6 +25,7 @@ from macro_routing.models.find_decoder import (
 )
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.support import check_model_can_be_routed, get_text_config
+from macro_routing.routes.mixture import Mixture, RouteOrMixture
 from macro_routing.routes.route import Route
 
 _COPIED_DICTIONARIES = (
@@ -42,13 +43,17 @@ _COPIED_DICTIONARIES = (
 """Dictionaries that a shallow copy must not share: a hook or module set on it would appear on the original."""
 
 
-def apply_route(model: Any, route: Route, *, allow_untested: bool = False) -> Any:
-    """Make a model that executes ``route`` with the weights of ``model``, which does not change.
+def apply_route(model: Any, route: RouteOrMixture, *, allow_untested: bool = False) -> Any:
+    """Make a model that executes ``route``, or predicts with a mixture of routes, with the weights of ``model``.
 
     ``model`` is what ``load_model`` returns, or a transformers model.
     The result works wherever the model did: ``forward``, ``generate``, dynamic and static caches, padding,
-    ``torch.compile``, ``device_map`` and quantised weights.
+    ``torch.compile``, ``device_map`` and quantised weights. ``model`` itself does not change.
     """
+    if isinstance(route, Mixture):
+        from macro_routing.models.mixing import apply_mixture
+
+        return apply_mixture(model, route, allow_untested=allow_untested)
     if isinstance(model, FrozenModel):
         model, allow_untested = model.model, True  # it was checked when it was loaded
     check_route_and_model(model, route, allow_untested)
@@ -72,6 +77,7 @@ def apply_route(model: Any, route: Route, *, allow_untested: bool = False) -> An
 
 
 def check_route_and_model(model: Any, route: Route, allow_untested: bool) -> None:
+    """Reject a model that cannot be routed, and a route for another number of layers."""
     if not isinstance(route, Route):
         raise RouteError(f"{route!r} is not a Route; parse it with parse_route(text, layers) first")
     if not hasattr(model, "modules") or not hasattr(model, "config"):

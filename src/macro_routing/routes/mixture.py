@@ -41,7 +41,9 @@ class Mixture:
             raise RouteError(f"a mixture may have at most {MAX_MEMBERS} routes, this one has {len(self.members)}")
         if len({member.route.layers for member in self.members}) > 1:
             sizes = ", ".join(sorted({str(member.route.layers) for member in self.members}))
-            raise RouteError(f"the routes of a mixture must be of the same model, these are of models of {sizes} layers")
+            raise RouteError(
+                f"the routes of a mixture must be of the same model, these are of models of {sizes} layers"
+            )
         for member in self.members:
             if not math.isfinite(member.weight) or member.weight == 0:
                 raise RouteError(f"the weight of a mixture's route must be finite and not 0, not {member.weight}")
@@ -111,14 +113,38 @@ def parse_mixture(text: str, layers: int) -> Mixture:
     """Read the notation of ``str(mixture)``; a route without brackets is a mixture of one."""
     if "[" not in text:
         return Mixture.from_route(parse_program(text).to_route(layers))
-    members, end = [], 0
+    members: list[Member] = []
+    end = 0
     while text[end:].strip():
         found = _MEMBER.match(text, end)
         if found is None or (members and not found[1]):
             raise NotationError(
-                f"{shorten_value(text[end:].strip())} is not a route of a mixture; write 1.5 [L0 RJ] - 0.5 [L0-L3 L5 RJ]"
+                f"{shorten_value(text[end:].strip())} is not a route of a mixture;"
+                " write 1.5 [L0 RJ] - 0.5 [L0-L3 L5 RJ]"
             )
         weight = float(found[2] or 1) * (-1 if found[1] == "-" else 1)
         members.append(Member(parse_program(found[3]).to_route(layers), weight))
         end = found.end()
     return Mixture(tuple(members))
+
+
+RouteOrMixture = Route | Mixture
+"""What can be evaluated and deployed."""
+
+
+def to_mixture(route: RouteOrMixture) -> Mixture:
+    """A route as a mixture of one; a mixture as it is."""
+    return route if isinstance(route, Mixture) else Mixture.from_route(route)
+
+
+def to_simplest_form(mixture: Mixture) -> RouteOrMixture:
+    """The route of a mixture of one; any other mixture as it is."""
+    return mixture.routes[0] if mixture.is_single else mixture
+
+
+def require_single_route(route: RouteOrMixture, use: str) -> Route:
+    """The route, where ``use`` takes no mixtures."""
+    simplest = to_simplest_form(to_mixture(route))
+    if isinstance(simplest, Mixture):
+        raise RouteError(f"this is a mixture of {len(simplest.members)} routes, but {use} takes a single route")
+    return simplest

@@ -13,26 +13,37 @@ from typing import Any
 import yaml
 
 from macro_routing.errors import NotationError, RouteError, shorten_value
+from macro_routing.routes.mixture import RouteOrMixture, parse_mixture, require_single_route, to_simplest_form
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import MAX_LAYERS, MAX_STEPS, Add, Program, Route, Step, split_into_ascending_runs
 from macro_routing.routes.route_file import is_route_file_text, parse_route_file
 
 NOTATIONS = ("text", "json", "ranges", "mergekit")
 _RYS_PAIR = re.compile(r"\s*\(?\s*([0-9]{1,6})\s*,\s*([0-9]{1,6})\s*\)?\s*")
+_MIXTURE = re.compile(r"\[\s*[LR]")
 _RANGE = re.compile(r"\s*([0-9]{1,6})(?:\s*\.\.\s*([0-9]{1,6}))?\s*")
 
 
 def parse_route(text: str, layers: int | None) -> Route:
     """Read a route in any notation: the paper's text, JSON, a RYS pair, a range list, mergekit YAML, a route file.
 
-    ``layers`` is the model's number of layers; only JSON that carries it may leave it out.
+    ``layers`` is the model's number of layers; only JSON that carries it may leave it out. A mixture is rejected.
     """
+    return require_single_route(parse_route_or_mixture(text, layers), "this")
+
+
+def parse_route_or_mixture(text: str, layers: int | None) -> RouteOrMixture:
+    """Read what ``parse_route`` reads, or a mixture such as ``1.5 [L0 RJ] - 0.5 [L0-L3 L5 RJ]``."""
     stripped = text.strip().lstrip("\ufeff")
     if is_route_file_text(stripped):
         route = parse_route_file(stripped).route
         if layers is not None and route.layers != layers:
             raise NotationError(f"the route file is for {route.layers} layers, but the model has {layers}")
         return route
+    if _MIXTURE.search(stripped):
+        if layers is None:
+            raise NotationError("the number of the model's layers is not known; give it with --layers")
+        return to_simplest_form(parse_mixture(stripped, layers))
     if stripped.startswith(("[", "{")):
         return _parse_json_route(stripped, layers)
     if layers is None:

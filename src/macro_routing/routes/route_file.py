@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from macro_routing.errors import MacroError, NotationError, shorten_value
-from macro_routing.routes.paper_notation import parse_program
-from macro_routing.routes.route import Route
+from macro_routing.routes.mixture import RouteOrMixture, parse_mixture, to_simplest_form
 
 FORMAT = "macro-route/1"
 _FORMAT_PREFIX = "macro-route/"
@@ -18,9 +17,9 @@ _FORMAT_PREFIX = "macro-route/"
 
 @dataclass(frozen=True)
 class RouteFile:
-    """A route for one model and one task, with its evidence."""
+    """A route or mixture for one model and one task, with its evidence."""
 
-    route: Route
+    route: RouteOrMixture
     model: str
     """Name by which the model was loaded."""
     weights_id: str
@@ -71,7 +70,7 @@ def parse_route_file(text: str) -> RouteFile:
         raise NotationError(f"the route file has the format {shorten_value(version)}; this version reads {FORMAT}")
     _check_route_file_types(values)
     try:
-        route = parse_program(values.pop("route")).to_route(values.pop("layers"))
+        route = to_simplest_form(parse_mixture(values.pop("route"), values.pop("layers")))
         return RouteFile(route, **values)
     except (KeyError, TypeError, AttributeError) as error:
         raise NotationError(f"the route file is damaged: {error}") from None

@@ -7,6 +7,7 @@ from macro_routing.errors import ModelError, RunError
 from macro_routing.models.catalog import MessageCallback
 from macro_routing.models.route_file_compatibility import IdentifiedModel, check_route_file_fits_model
 from macro_routing.routes import Route, parse_route
+from macro_routing.routes.mixture import require_single_route
 from macro_routing.routes.route_file import is_route_file_text, parse_route_file
 from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.search import MarkovPolicy, Searcher, SearchState
@@ -47,7 +48,8 @@ def make_initial_search_state(
 def _parse_notation_or_route_json(text: str, source: str, model: IdentifiedModel, report: MessageCallback) -> Route:
     if not is_route_file_text(text):
         return parse_route(text, model.layers)
-    return check_route_file_fits_model(parse_route_file(text), model, source, report=report)
+    route = check_route_file_fits_model(parse_route_file(text), model, source, report=report)
+    return require_single_route(route, "--init-from")
 
 
 def _warm_start_policy_from_run(

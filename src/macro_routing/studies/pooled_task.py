@@ -9,7 +9,7 @@ from typing import Any
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.work_items import WorkUnit
-from macro_routing.routes.route import Route
+from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.tasks.grading import GRADERS
 from macro_routing.tasks.prompts import PromptTemplates
@@ -32,7 +32,9 @@ class MultiTaskEvaluator(Evaluator):
         """What decides an outcome in any of the members."""
         return {**super().scope, "pool": {name: member.scope for name, member in self.members.items()}}
 
-    def run_routes_on_unit(self, routes: Sequence[Route], unit: WorkUnit) -> dict[Route, list[ExampleOutcome]]:
+    def run_routes_on_unit(
+        self, routes: Sequence[RouteOrMixture], unit: WorkUnit
+    ) -> dict[RouteOrMixture, list[ExampleOutcome]]:
         """The unit's examples by their tasks, and the answers in the unit's order again."""
         tasks = [get_member_task(example) for example in unit]
         examples_by_task = {
@@ -42,7 +44,7 @@ class MultiTaskEvaluator(Evaluator):
         answered = {
             name: self.members[name].run_routes_on_unit(routes, part) for name, part in examples_by_task.items()
         }
-        outcomes: dict[Route, list[ExampleOutcome]] = {}
+        outcomes: dict[RouteOrMixture, list[ExampleOutcome]] = {}
         for route in routes:
             remaining = {name: iter(by_route[route]) for name, by_route in answered.items()}
             outcomes[route] = [next(remaining[task]) for task in tasks]

@@ -17,6 +17,7 @@ from macro_routing import errors
 from macro_routing.errors import MacroError, redact_secrets
 from macro_routing.evaluation.work_items import EvaluatorSpec, Results, WorkItem
 from macro_routing.models.frozen import RemoteModelInfo
+from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import ScoringFailure
 from macro_routing.workers.adaptive_timeout import AdaptiveTimeout, estimate_item_work
@@ -73,7 +74,7 @@ class WorkerEventCounts:
     finished_by_slot: dict[int, int] = field(default_factory=dict)
     crashes: int = 0
     hangs: int = 0
-    quarantined: dict[Route, str] = field(default_factory=dict)
+    quarantined: dict[RouteOrMixture, str] = field(default_factory=dict)
 
 
 class Dispatcher:
@@ -96,7 +97,7 @@ class Dispatcher:
         self._queue: deque[QueuedItem] = deque()
         self._events: deque[Event] = deque()
         """Events that are not handled yet: a run that is closed early leaves them to the next run."""
-        self._quarantined: dict[tuple[str, Route], str] = {}
+        self._quarantined: dict[tuple[str, RouteOrMixture], str] = {}
         self._spec: EvaluatorSpec
         """Of the latest run."""
         self._has_started = False
@@ -193,7 +194,7 @@ class Dispatcher:
                 if reason:
                     yield part, ScoringFailure(reason)
 
-    def _route_quarantine_reason(self, route: Route) -> str:
+    def _route_quarantine_reason(self, route: RouteOrMixture) -> str:
         """Why a route is quarantined; empty if it is not."""
         return self._quarantined.get((self._spec.scope, route), "")
 

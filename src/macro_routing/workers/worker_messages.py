@@ -14,7 +14,7 @@ from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.work_items import EvaluatorSpec, Results, UnitSizes, WorkItem
 from macro_routing.models.frozen import LoadOptions
-from macro_routing.routes.notation import parse_route
+from macro_routing.routes.notation import parse_route_or_mixture
 from macro_routing.tasks.catalog import load_task
 from macro_routing.tasks.task import Example, Task
 
@@ -93,7 +93,7 @@ def work_item_to_json(spec: EvaluatorSpec, item: WorkItem) -> str:
 def work_item_from_json(text: str) -> tuple[EvaluatorSpec, WorkItem]:
     """The spec and the item that ``work_item_to_json`` wrote."""
     values = json.loads(text)
-    routes = tuple(parse_route(route, values["layers"]) for route in values["routes"])
+    routes = tuple(parse_route_or_mixture(route, values["layers"]) for route in values["routes"])
     rows = (dict(zip(_EXAMPLE_FIELDS, row, strict=True)) for row in values["examples"])
     unit = tuple(Example(**{**row, "choices": tuple(row["choices"])}) for row in rows)
     fields = values["assignment"]

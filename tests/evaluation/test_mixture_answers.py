@@ -1,0 +1,121 @@
+"""Mixtures where routes run: likelihood, text, the store, workers' messages and route files."""
+
+import json
+
+import numpy as np
+import pytest
+
+from macro_routing.engine.likelihood import score_choices
+from macro_routing.errors import RouteError
+from macro_routing.evaluation import Evaluator, ScoreStore
+from macro_routing.evaluation.decoding_settings import DecodingSettings
+from macro_routing.evaluation.evaluator import evaluate
+from macro_routing.evaluation.mixture_weights import add_members, combine_scores, fit_weights, pick_choices
+from macro_routing.evaluation.model_answers import answer_examples, answer_with_every_route, build_choice_items
+from macro_routing.models import apply_route
+from macro_routing.routes import Route, RouteFile, parse_route
+from macro_routing.routes.mixture import Mixture, parse_mixture
+from macro_routing.routes.notation import parse_route_or_mixture
+from macro_routing.routes.route_file import parse_route_file
+from tests.models.tiny import LAYERS
+from tests.runs.small import small_frozen, small_task
+
+STANDARD = Route.standard(LAYERS)
+MIXTURE = parse_mixture("1.6 [L0 RJ] - 0.6 [L0 L1 L3 RJ]", LAYERS)
+
+
+@pytest.fixture(scope="module")
+def frozen():
+    return small_frozen()
+
+
+@pytest.fixture(scope="module")
+def task():
+    return small_task()
+
+
+def test_choices_are_compared_by_the_weighted_sum(frozen, task):
+    examples = task.pools["train"][:40]
+    items = build_choice_items(frozen, task, examples, by_letter=False)
+    members = [score_choices(apply_route(frozen, route), items) for route in MIXTURE.routes]
+    expected = []
+    for index, example in enumerate(examples):
+        total = sum(weight * np.array(scores[index]) for weight, scores in zip(MIXTURE.weights, members, strict=True))
+        sizes = [len(choice.encode()) for choice in example.choices]
+        expected.append(int(np.argmax(total / sizes)))
+    outcomes = answer_with_every_route(frozen, [STANDARD, MIXTURE], task, examples, DecodingSettings("likelihood"))
+    assert ["ABCD".index(outcome.prediction) for outcome in outcomes[MIXTURE]] == expected
+    alone = answer_with_every_route(frozen, [STANDARD], task, examples, DecodingSettings("likelihood"))
+    assert outcomes[STANDARD] == alone[STANDARD]
+    assert [one.prediction for one in outcomes[MIXTURE]] != [one.prediction for one in outcomes[STANDARD]]
+
+
+@pytest.mark.parametrize("mode", ["direct", "reasoning"])
+def test_text_is_that_of_the_mixed_model(frozen, task, mode):
+    examples = task.pools["train"][:10]
+    decoding = DecodingSettings(mode, reasoning_budget=6, answer_budget=4)
+    together = answer_with_every_route(frozen, [STANDARD, MIXTURE], task, examples, decoding)
+    assert together[MIXTURE] == answer_examples(frozen, apply_route(frozen, MIXTURE), task, examples, decoding)
+    assert together[STANDARD] == answer_examples(frozen, frozen.model, task, examples, decoding)
+
+
+def test_outcomes_of_mixtures_are_stored(frozen, task, tmp_path):
+    examples = task.pools["train"][:20]
+    computed = []
+    for _ in range(2):
+        store = ScoreStore(tmp_path / "s.sqlite")
+        counts = []
+        evaluator = Evaluator(frozen, task, DecodingSettings("likelihood"), store, on_outcomes=counts.append)
+        found = evaluator.evaluate([STANDARD, MIXTURE], examples)
+        computed.append(sum(counts))
+        store.close()
+        assert set(found) == {STANDARD, MIXTURE}
+    assert computed == [40, 0]
+
+
+def test_a_text_is_evaluated_as_a_mixture(frozen, task):
+    summary = evaluate(frozen, task, str(MIXTURE), examples=task.pools["train"][:20])
+    assert summary.route == MIXTURE
+
+
+def test_a_route_file_holds_a_mixture():
+    file = RouteFile(MIXTURE, "tiny", "w", "n", "sums")
+    assert parse_route_file(file.to_json()).route == MIXTURE
+    assert json.loads(file.to_json())["route"] == str(MIXTURE)
+    single = RouteFile(Mixture.from_route(STANDARD), "tiny", "w", "n", "sums")
+    assert parse_route_file(single.to_json()).route == STANDARD
+    with pytest.raises(RouteError, match="a mixture of 2 routes, but this takes a single route"):
+        parse_route(file.to_json(), LAYERS)
+    assert parse_route_or_mixture("2 [L0 RJ]", LAYERS) == STANDARD
+
+
+# --- weights ------------------------------------------------------------------------------------------------------
+
+
+def make_scores(rng, weights, n=4000, choices=4):
+    """Scores of routes, and answers drawn from the softmax of their weighted sum."""
+    scores = rng.normal(size=(len(weights), n, choices))
+    scores[:, ::7, choices - 1] = np.nan
+    total = np.einsum("r,rnc->nc", weights, scores)
+    shares = np.exp(np.where(np.isnan(total), -np.inf, total))
+    shares /= shares.sum(axis=1, keepdims=True)
+    return scores, np.array([rng.choice(choices, p=row) for row in shares])
+
+
+def test_weights_are_recovered():
+    true = np.array([1.5, -0.8, 0.0])
+    scores, answers = make_scores(np.random.default_rng(0), true)
+    weights, loss = fit_weights(scores, answers, ridge=1e-6)
+    assert weights == pytest.approx(true, abs=0.1)
+    assert 0 < loss < np.log(4)
+
+
+def test_members_are_added_while_they_lower_the_loss():
+    scores, answers = make_scores(np.random.default_rng(1), np.array([1.0, 0.0, -1.0, 0.0, 0.3]))
+    path = add_members(scores, answers, 3)
+    assert [one.indices for one in path] == [(0,), (0, 2), (0, 2, 4)]
+    assert path[0].loss > path[1].loss > path[2].loss
+    accuracies = [
+        np.mean(pick_choices(combine_scores(scores[list(one.indices)], one.weights)) == answers) for one in path
+    ]
+    assert accuracies[1] > accuracies[0] + 0.05
