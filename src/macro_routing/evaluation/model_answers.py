@@ -121,7 +121,7 @@ def _grade_choice_by_likelihood(example: Example, values: Sequence[float], *, by
     # Per byte of text, so that long choices are not at a disadvantage and tokenizers compare alike.
     sizes = [1 if by_letter else len(choice.encode()) for choice in example.choices]
     best = max(range(len(values)), key=lambda index: values[index] / sizes[index])
-    return ExampleOutcome(best == example.correct_choice, LETTERS[best])
+    return ExampleOutcome(best == example.correct_choice, LETTERS[best], log_likelihoods=tuple(values))
 
 
 def build_choice_items(

@@ -1,6 +1,6 @@
 """Outcomes: one route on one example, one route on a list of examples, a round of draws."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.search.searcher import Outcome, Score
@@ -21,6 +21,8 @@ class ExampleOutcome:
     """Text that the model generated before its answer, if it reasons first."""
     text: str = ""
     """The answer as generated; empty when choices are compared by likelihood."""
+    log_likelihoods: tuple[float, ...] = field(default=(), compare=False)
+    """Of every choice, when choices are compared by likelihood; the last digits may depend on the batch."""
 
     @property
     def truncated(self) -> bool:

@@ -21,7 +21,7 @@ from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.models.catalog import get_macro_cache_folder
 from macro_routing.routes.mixture import RouteOrMixture
 
-_VERSION = 3
+_VERSION = 4
 # Columns keep their first names (_cut for truncated, seal for the checksum), so that existing stores can be read.
 _TABLES = """
 CREATE TABLE IF NOT EXISTS scopes (
@@ -35,11 +35,14 @@ CREATE TABLE IF NOT EXISTS outcomes (
     correct INTEGER NOT NULL, prediction TEXT NOT NULL,
     reasoning_tokens INTEGER NOT NULL, answer_tokens INTEGER NOT NULL,
     reasoning_cut INTEGER NOT NULL, answer_cut INTEGER NOT NULL,
-    reasoning TEXT NOT NULL, text TEXT NOT NULL, seal BLOB NOT NULL,
+    reasoning TEXT NOT NULL, text TEXT NOT NULL, log_likelihoods TEXT NOT NULL, seal BLOB NOT NULL,
     PRIMARY KEY (scope, route, example)
 ) WITHOUT ROWID;
 """
-_COLUMNS = "correct, prediction, reasoning_tokens, answer_tokens, reasoning_cut, answer_cut, reasoning, text, seal"
+_COLUMNS = (
+    "correct, prediction, reasoning_tokens, answer_tokens, reasoning_cut, answer_cut, reasoning, text, log_likelihoods,"
+    " seal"
+)
 _OUTCOME_FIELDS = tuple(field.name for field in dataclasses.fields(ExampleOutcome))
 """In the order of the columns."""
 _MAX_PARAMETERS = 500
@@ -149,7 +152,7 @@ class ScoreStore:
                 ids = self._insert_scope_and_route_rows(cursor, scope, route)
                 prefix = _begin_outcome_checksum(scope, route)
                 cursor.executemany(
-                    "INSERT OR IGNORE INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    "INSERT OR IGNORE INTO outcomes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                     (_outcome_to_row(ids, prefix, example, outcome) for example, outcome in by_example.items()),
                 )
 
@@ -242,13 +245,17 @@ def _compute_row_checksum(prefix: "hashlib._Hash", example: bytes, values: Seque
 
 
 def _outcome_from_row(values: Sequence[Any]) -> ExampleOutcome:
-    fields: Any = zip(dataclasses.fields(ExampleOutcome), values, strict=True)
-    return ExampleOutcome(*(field.type(value) for field, value in fields))  # booleans are stored as integers
+    *plain, log_likelihoods = values
+    # Booleans are stored as integers.
+    fields: Any = zip(dataclasses.fields(ExampleOutcome), plain, strict=False)
+    named = {field.name: field.type(value) for field, value in fields}
+    return ExampleOutcome(**named, log_likelihoods=tuple(map(float, log_likelihoods.split())))
 
 
 def _outcome_to_row(
     ids: tuple[int, int], prefix: "hashlib._Hash", example: str, outcome: ExampleOutcome
 ) -> tuple[Any, ...]:
-    values = [getattr(outcome, name) for name in _OUTCOME_FIELDS]
+    *plain, log_likelihoods = (getattr(outcome, name) for name in _OUTCOME_FIELDS)
+    values = [*plain, " ".join(map(repr, log_likelihoods))]
     digest = _digest_example_key(example)
     return (*ids, digest, *values, _compute_row_checksum(prefix, digest, values))

@@ -133,7 +133,7 @@ class PreparedRun(ABC):
         values = {
             "examples": [dataclasses.asdict(example) for example in self.splits.test],
             "routes": {
-                route: [dataclasses.asdict(outcome) for outcome in outcomes] for route, outcomes in answers.items()
+                route: [_outcome_to_json(outcome) for outcome in outcomes] for route, outcomes in answers.items()
             },
         }
         folder.write_json(ANSWERS, {**values, **more})
@@ -158,3 +158,8 @@ class PreparedRun(ABC):
     def standard_route(self) -> Route:
         """The model's standard pass."""
         return Route.standard(self.evaluator.frozen.layers)
+
+
+def _outcome_to_json(outcome: ExampleOutcome) -> dict[str, Any]:
+    """Without log-likelihoods, whose last digits depend on the batch."""
+    return {name: value for name, value in dataclasses.asdict(outcome).items() if name != "log_likelihoods"}

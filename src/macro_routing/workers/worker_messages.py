@@ -5,6 +5,7 @@ Ray pickles what it sends between its processes. It gets only strings from us, a
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,4 +109,9 @@ def encode_worker_results(results: Results) -> list[list[list[Any]]]:
 
 def results_from_json(values: Any) -> Results:
     """The results that ``encode_worker_results`` wrote."""
-    return tuple(tuple(ExampleOutcome(*fields) for fields in outcomes) for outcomes in values)
+
+    def decode_outcome(fields: Sequence[Any]) -> ExampleOutcome:
+        named = dict(zip(_OUTCOME_FIELDS, fields, strict=True))
+        return ExampleOutcome(**{**named, "log_likelihoods": tuple(named["log_likelihoods"])})
+
+    return tuple(tuple(map(decode_outcome, outcomes)) for outcomes in values)
