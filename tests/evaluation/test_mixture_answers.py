@@ -10,7 +10,13 @@ from macro_routing.errors import RouteError
 from macro_routing.evaluation import Evaluator, ScoreStore
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import evaluate
-from macro_routing.evaluation.mixture_weights import add_members, combine_scores, fit_weights, pick_choices
+from macro_routing.evaluation.mixture_weights import (
+    add_members,
+    choose_members,
+    combine_scores,
+    fit_weights,
+    pick_choices,
+)
 from macro_routing.evaluation.model_answers import answer_examples, answer_with_every_route, build_choice_items
 from macro_routing.models import apply_route
 from macro_routing.routes import Route, RouteFile, parse_route
@@ -119,3 +125,13 @@ def test_members_are_added_while_they_lower_the_loss():
         np.mean(pick_choices(combine_scores(scores[list(one.indices)], one.weights)) == answers) for one in path
     ]
     assert accuracies[1] > accuracies[0] + 0.05
+
+
+def test_the_number_of_members_is_chosen_by_cross_validation():
+    rng = np.random.default_rng(2)
+    scores, answers = make_scores(rng, np.array([1.5, 0.0, -1.2, 0.0, 0.0, 0.0]), n=600)
+    assert choose_members(scores, answers, 4, seed=0).indices[:2] == (0, 2)
+    assert choose_members(scores, answers, 4, seed=0) == choose_members(scores, answers, 4, seed=0)
+    noise = rng.normal(size=(12, 200, 4))
+    noise[0, np.arange(200), answers[:200]] += 2.0
+    assert choose_members(noise, answers[:200], 4, seed=0).indices == (0,)

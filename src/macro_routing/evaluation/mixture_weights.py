@@ -16,6 +16,7 @@ Scores = NDArray[np.float64]
 RIDGE = 1e-3
 N_FOLDS = 5
 _NEWTON_STEPS = 25
+_FOLDS_STREAM = 31
 _MIN_LIKELIHOOD = 1e-12
 
 
@@ -91,3 +92,19 @@ def add_members(
         indices.append(best)
         path.append(FittedMembers(tuple(indices), tuple(fits[best][0].tolist()), fits[best][1]))
     return path
+
+
+def choose_members(
+    scores: Scores, answers: NDArray[np.int64], max_members: int, seed: int, ridge: float = RIDGE
+) -> FittedMembers:
+    """The mixture with the number of members whose loss is lowest in cross-validation, fitted on all examples."""
+    order = np.random.default_rng([seed, _FOLDS_STREAM]).permutation(len(answers))
+    losses = np.zeros(min(max_members, len(scores)))
+    for fold in range(N_FOLDS):
+        held = order[fold::N_FOLDS]
+        rest = np.setdiff1d(order, held)
+        for index, members in enumerate(add_members(scores[:, rest], answers[rest], max_members, ridge)):
+            combined = combine_scores(scores[np.ix_(members.indices, held)], members.weights)
+            shares = _softmax(combined, ~np.isnan(combined))[np.arange(len(held)), answers[held]]
+            losses[index] += -np.log(np.maximum(shares, _MIN_LIKELIHOOD)).sum()
+    return add_members(scores, answers, 1 + int(losses.argmin()), ridge)[-1]
