@@ -14,15 +14,18 @@ from macro_routing.evaluation.mixture_weights import (
     add_members,
     choose_members,
     combine_scores,
+    fit_mixtures,
     fit_weights,
     pick_choices,
 )
 from macro_routing.evaluation.model_answers import answer_examples, answer_with_every_route, build_choice_items
+from macro_routing.evaluation.outcomes import ExampleOutcome, RouteEvaluation
 from macro_routing.models import apply_route
 from macro_routing.routes import Route, RouteFile, parse_route
 from macro_routing.routes.mixture import Mixture, parse_mixture
 from macro_routing.routes.notation import parse_route_or_mixture
 from macro_routing.routes.route_file import parse_route_file
+from macro_routing.search.decision_settings import DecisionSettings
 from tests.models.tiny import LAYERS
 from tests.runs.small import small_frozen, small_task
 
@@ -130,8 +133,54 @@ def test_members_are_added_while_they_lower_the_loss():
 def test_the_number_of_members_is_chosen_by_cross_validation():
     rng = np.random.default_rng(2)
     scores, answers = make_scores(rng, np.array([1.5, 0.0, -1.2, 0.0, 0.0, 0.0]), n=600)
-    assert choose_members(scores, answers, 4, seed=0).indices[:2] == (0, 2)
-    assert choose_members(scores, answers, 4, seed=0) == choose_members(scores, answers, 4, seed=0)
+    path = choose_members(scores, answers, 4, seed=0)
+    assert path[0].indices == (0,)
+    assert path[1].indices == (0, 2)
+    assert path == choose_members(scores, answers, 4, seed=0)
     noise = rng.normal(size=(12, 200, 4))
     noise[0, np.arange(200), answers[:200]] += 2.0
-    assert choose_members(noise, answers[:200], 4, seed=0).indices == (0,)
+    assert [one.indices for one in choose_members(noise, answers[:200], 4, seed=0)] == [(0,)]
+
+
+def make_evaluations(scores, answers, sizes):
+    """Evaluations of the standard pass, a late skip, an early skip and a repeat with these scores per byte."""
+    texts = ["L0 RJ", "L0-L3 L5 RJ", "L0 L2 RJ", "L0-L2 L2 RJ"]
+    outcomes = [
+        tuple(
+            ExampleOutcome(bool(np.argmax(row) == answer), "A", log_likelihoods=tuple(row * size))
+            for row, answer, size in zip(rows, answers, sizes, strict=True)
+        )
+        for rows in scores
+    ]
+    routes = [parse_route(text, LAYERS) for text in texts]
+    return {route: RouteEvaluation(route, rows, 0) for route, rows in zip(routes, outcomes, strict=True)}
+
+
+def test_mixtures_are_fitted_to_log_likelihoods_per_byte():
+    rng = np.random.default_rng(3)
+    true = np.array([1.5, -0.9, 0.0, 0.0])
+    scores, answers = make_scores(rng, true, n=900, choices=3)
+    scores[np.isnan(scores)] = -9.0
+    sizes = rng.integers(1, 30, size=(900, 3))
+    evaluations = make_evaluations(scores, answers, sizes)
+    mixtures = fit_mixtures(evaluations, answers.tolist(), sizes.tolist(), DecisionSettings(members=2), seed=0)
+    (mixture,) = mixtures
+    assert [str(route) for route in mixture.routes] == ["L0 RJ", "L0-L3 L5 RJ"]
+    assert sum(mixture.weights) == pytest.approx(1)
+    assert mixture.weights[1] / mixture.weights[0] == pytest.approx(-0.6, abs=0.1)
+
+
+def test_a_maximum_cost_excludes_members():
+    scores, answers = make_scores(np.random.default_rng(4), np.array([1.5, 0.1, -1.2, 0.1]), n=900, choices=3)
+    scores[np.isnan(scores)] = -9.0
+    sizes = np.ones((900, 3), int)
+    evaluations = make_evaluations(scores, answers, sizes)
+
+    def fit(**settings):
+        return fit_mixtures(evaluations, answers.tolist(), sizes.tolist(), DecisionSettings(**settings), seed=0)
+
+    assert "L0 L2 RJ" in map(str, fit(members=3)[0].routes)  # the early skip shares one layer only
+    limited = fit(members=3, max_cost=1.2)
+    assert all(mixture.length <= 1.2 * LAYERS for mixture in limited)
+    assert not any("L0 L2 RJ" in map(str, mixture.routes) for mixture in limited)
+    assert fit(members=3, max_cost=1.0) == []

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from macro_routing.models import apply_route
-from macro_routing.models.mixing import apply_mixture, combine_logits, plan_mixture_steps
+from macro_routing.models.mixing import combine_logits, plan_mixture_steps
 from macro_routing.routes import parse_route
 from macro_routing.routes.mixture import Mixture, parse_mixture
 from tests.models.tiny import LAYERS, VARIANTS, tiny_model, tokens
@@ -28,12 +28,12 @@ def model(request):
 
 def plain_logits(model, mixture, ids, **inputs):
     members = [apply_route(model, route)(ids, use_cache=False, **inputs).logits for route in mixture.routes]
-    return combine_logits(members, mixture.weights)
+    return combine_logits(members, mixture)
 
 
 @pytest.mark.parametrize("mixture", MIXTURES, ids=str)
 def test_logits_are_those_of_a_plain_loop(model, mixture):
-    mixed = apply_mixture(model, mixture)
+    mixed = apply_route(model, mixture)
     ids = tokens()
     assert torch.equal(mixed(ids, use_cache=False).logits, plain_logits(model, mixture, ids))
     assert mixed.config.num_hidden_layers == mixture.length
@@ -41,7 +41,7 @@ def test_logits_are_those_of_a_plain_loop(model, mixture):
 
 @pytest.mark.parametrize("mixture", MIXTURES[:2], ids=str)
 def test_cached_decoding_is_recomputing(model, mixture):
-    mixed = apply_mixture(model, mixture)
+    mixed = apply_route(model, mixture)
     ids, cache = tokens(rows=2, length=10), None
     feed, seen = ids, []
     with torch.no_grad():
@@ -59,7 +59,7 @@ def test_cached_decoding_is_recomputing(model, mixture):
 
 
 def test_generate_on_a_padded_batch_is_each_row_alone(model):
-    mixed = apply_mixture(model, MIXTURES[0])
+    mixed = apply_route(model, MIXTURES[0])
     long, short = tokens(rows=1, length=10), tokens(rows=1, length=6, seed=5)
     options = {"max_new_tokens": 6, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
     alone = [mixed.generate(ids, attention_mask=torch.ones_like(ids), **options)[0, -6:] for ids in (long, short)]
@@ -73,7 +73,7 @@ def test_generate_on_a_padded_batch_is_each_row_alone(model):
 def test_a_mixture_of_one_is_the_route_bit_for_bit(model):
     route = parse_route("L0-L3 L1(+h-2) RJ", LAYERS)
     ids = tokens()
-    single = apply_mixture(model, Mixture.from_route(route))
+    single = apply_route(model, Mixture.from_route(route))
     assert torch.equal(single(ids).logits, apply_route(model, route)(ids).logits)
 
 

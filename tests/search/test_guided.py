@@ -49,6 +49,46 @@ def test_the_published_budget_pays_for_all_examples():
     assert 0.97 * BUDGET < search.max_evaluations() <= BUDGET
 
 
+@pytest.mark.parametrize("budget", [900, 4321, 20_000])
+def test_candidates_for_members_are_scored_on_all_searched_examples(budget):
+    decision = DecisionSettings(members=3)
+    search = GuidedSearch(SMALL, 120, budget, GuidedSettings(draws=20), 3, decision)
+    rounds, state = play(search, half)
+    spent = sum(len(asked.proposals) * len(asked.examples) for asked in rounds)
+    mixtures = 2 * len(search.holdout)  # of 2 and of 3 members
+    assert spent + mixtures <= search.max_evaluations() + mixtures <= budget
+    *chunks, crossed, confirmation = rounds
+    assert confirmation.examples == search.holdout
+    assert crossed.examples == search.searched_examples == tuple(one for asked in chunks for one in asked.examples)
+    candidates = [proposal.route for proposal in crossed.proposals]
+    assert candidates == search.list_member_candidates(state)
+    assert candidates[0].is_standard
+    assert len(set(candidates)) == len(candidates) > 2
+    assert {8 - 1, 8 + 1} & {route.length for route in candidates}
+    assert search.max_candidates == GuidedSettings().k + 2
+
+
+def test_a_maximum_cost_limits_routes():
+    decision = DecisionSettings(max_cost=1.1, members=1)
+    rounds, _ = play(GuidedSearch(SMALL, 120, 4000, GuidedSettings(draws=20), 1, decision), half)
+    assert all(proposal.route.length <= 8 for asked in rounds for proposal in asked.proposals)
+
+
+def test_a_maximum_cost_makes_accuracy_matter_more_than_cost():
+    assert (DecisionSettings().price, DecisionSettings().members) == (0.5, 1)
+    assert (DecisionSettings(max_cost=2).price, DecisionSettings(max_cost=2).members) == (0.0, 3)
+    assert (DecisionSettings(max_cost=2, price=1, members=2).price, DecisionSettings(members=4).members) == (1.0, 4)
+    for settings, words in (
+        ({"max_cost": 0.9}, "max_cost = 0.9 is not allowed: it must be a number of at least 1"),
+        ({"max_cost": float("nan")}, "max_cost = nan is not allowed"),
+        ({"members": 0}, "members = 0 is not allowed: it must be an integer from 1 to 8"),
+        ({"members": 9}, "members = 9 is not allowed"),
+        ({"price": -1}, "price = -1 is not allowed"),
+    ):
+        with pytest.raises(SettingsError, match=words):
+            DecisionSettings(**settings)
+
+
 def test_every_round_has_the_control_and_different_routes():
     rounds, _ = play(GuidedSearch(SMALL, 120, 4000, GuidedSettings(draws=20), 1), half)
     for asked in rounds:

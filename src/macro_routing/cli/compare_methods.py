@@ -52,7 +52,7 @@ DEFAULT_METHODS = "guided,macro,macro-restarts,random,rys,shortgpt,early-exit"
 
 @with_run_options(
     *("task", "model", "preset", "budget", "racing", "decoder"),
-    *("objective", "max_error_probability", "price", "margin"),
+    *("objective", "max_error_probability", "price", "margin", "max_cost", "members"),
     *(*DECODING, *DATA, "iterations", "draws", "elite", "k", "max_span", *LOADING, *EXECUTION),
     task=FlagCustomization(required=True),
     preset=FlagCustomization(value="default"),

@@ -30,7 +30,7 @@ from macro_routing.engine.layer_schedule import (
 from macro_routing.engine.prefix_tree import EMBEDDINGS, LayerApplication, PrefixTreePlan
 from macro_routing.models.find_decoder import get_decoder
 from macro_routing.models.hidden_states import LayerInputs, compute_layer_keyword_arguments
-from macro_routing.models.routing import add_hidden_state
+from macro_routing.models.layer_copies import add_hidden_state
 from macro_routing.routes.route import Route
 
 HiddenStates = list[torch.Tensor]

@@ -15,10 +15,11 @@ from scipy.special import ndtr, ndtri
 
 from macro_routing.evaluation.gain_posterior import GainPosterior
 from macro_routing.evaluation.statistics import smallest_detectable_gain
+from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.routes.route import Route
 from macro_routing.search.decision_settings import SPEED, DecisionSettings
 
-GetCorrect = Callable[[Route], NDArray[np.bool_]]
+GetCorrect = Callable[[RouteOrMixture], NDArray[np.bool_]]
 """Which fresh examples a route answers correctly; the search used none of them, and all routes get the same ones."""
 TYPICAL_DISCORDANCE = 0.2
 """Share of examples on which a route and the standard pass usually differ."""
@@ -33,7 +34,7 @@ examples: the rule of three."""
 class FinalistEvidence:
     """What fresh examples say about one finalist."""
 
-    route: Route
+    route: RouteOrMixture
     differences: NDArray[np.int8]
     """By example: 1 if only the route is correct, -1 if only the standard pass is."""
     required_gain: float
@@ -53,8 +54,8 @@ class FinalistEvidence:
 
 
 def assess_finalists(
-    routes: Sequence[Route], get_correct_flags: GetCorrect, settings: DecisionSettings
-) -> dict[Route, FinalistEvidence]:
+    routes: Sequence[RouteOrMixture], get_correct_flags: GetCorrect, settings: DecisionSettings
+) -> dict[RouteOrMixture, FinalistEvidence]:
     """The evidence for every route but the standard pass."""
     routes = [route for route in dict.fromkeys(routes) if not route.is_standard]
     if not routes:
@@ -71,8 +72,10 @@ def assess_finalists(
 
 
 def decide_route(
-    evidence: Mapping[Route, FinalistEvidence], settings: DecisionSettings, excluded: Collection[Route] = ()
-) -> Route | None:
+    evidence: Mapping[RouteOrMixture, FinalistEvidence],
+    settings: DecisionSettings,
+    excluded: Collection[RouteOrMixture] = (),
+) -> RouteOrMixture | None:
     """The route to return; None for the standard pass."""
     passed = [
         finalist

@@ -5,15 +5,20 @@ likelihood of the correct choices with a ridge penalty. Members are added one by
 loss most; how many is decided by cross-validation on the same examples.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from macro_routing.evaluation.outcomes import RouteEvaluation
+from macro_routing.routes.mixture import Mixture
+from macro_routing.routes.route import Route
+from macro_routing.search.decision_settings import DecisionSettings
+
 Scores = NDArray[np.float64]
 """``[route, example, choice]``: log-likelihoods per byte; NaN where an example has fewer choices."""
-RIDGE = 1e-3
+RIDGE = 1e-2
 N_FOLDS = 5
 _NEWTON_STEPS = 25
 _FOLDS_STREAM = 31
@@ -72,8 +77,16 @@ def _softmax(values: NDArray[np.float64], there: NDArray[np.bool_]) -> NDArray[n
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
+IsAllowed = Callable[[Sequence[int]], bool]
+"""Whether these routes may be members together."""
+
+
 def add_members(
-    scores: Scores, answers: NDArray[np.int64], max_members: int, ridge: float = RIDGE
+    scores: Scores,
+    answers: NDArray[np.int64],
+    max_members: int,
+    ridge: float = RIDGE,
+    is_allowed: IsAllowed = lambda _: True,
 ) -> list[FittedMembers]:
     """Mixtures of 1, 2, … ``max_members`` routes, each the one before with the route that lowers the loss most.
 
@@ -86,25 +99,62 @@ def add_members(
         fits = {
             index: fit_weights(scores[[*indices, index]], answers, ridge)
             for index in range(len(scores))
-            if index not in indices
+            if index not in indices and is_allowed([*indices, index])
         }
+        if not fits:
+            break
         best = min(fits, key=lambda index: fits[index][1])
         indices.append(best)
         path.append(FittedMembers(tuple(indices), tuple(fits[best][0].tolist()), fits[best][1]))
     return path
 
 
-def choose_members(
-    scores: Scores, answers: NDArray[np.int64], max_members: int, seed: int, ridge: float = RIDGE
-) -> FittedMembers:
-    """The mixture with the number of members whose loss is lowest in cross-validation, fitted on all examples."""
+def choose_members(  # noqa: PLR0913
+    scores: Scores,
+    answers: NDArray[np.int64],
+    max_members: int,
+    seed: int,
+    ridge: float = RIDGE,
+    is_allowed: IsAllowed = lambda _: True,
+) -> list[FittedMembers]:
+    """Mixtures of 1, 2, … routes, up to the number whose loss is lowest in cross-validation; fitted on all examples."""
     order = np.random.default_rng([seed, _FOLDS_STREAM]).permutation(len(answers))
-    losses = np.zeros(min(max_members, len(scores)))
+    losses = np.zeros(max_members)
     for fold in range(N_FOLDS):
         held = order[fold::N_FOLDS]
         rest = np.setdiff1d(order, held)
-        for index, members in enumerate(add_members(scores[:, rest], answers[rest], max_members, ridge)):
-            combined = combine_scores(scores[np.ix_(members.indices, held)], members.weights)
+        path = add_members(scores[:, rest], answers[rest], max_members, ridge, is_allowed)
+        for count in range(max_members):
+            members = path[min(count, len(path) - 1)]
+            combined = combine_scores(scores[list(members.indices)][:, held], members.weights)
             shares = _softmax(combined, ~np.isnan(combined))[np.arange(len(held)), answers[held]]
-            losses[index] += -np.log(np.maximum(shares, _MIN_LIKELIHOOD)).sum()
-    return add_members(scores, answers, 1 + int(losses.argmin()), ridge)[-1]
+            losses[count] += -np.log(np.maximum(shares, _MIN_LIKELIHOOD)).sum()
+    return add_members(scores, answers, 1 + int(losses.argmin()), ridge, is_allowed)
+
+
+def fit_mixtures(
+    evaluations: Mapping[Route, RouteEvaluation],
+    answers: Sequence[int],
+    choice_sizes: Sequence[Sequence[int]],
+    decision: DecisionSettings,
+    seed: int,
+) -> list[Mixture]:
+    """Mixtures of 2, 3, … of these routes, the first of which is the standard pass; empty where none helps.
+
+    ``choice_sizes`` are what the log-likelihoods of each example's choices are divided by.
+    """
+    routes = list(evaluations)
+    scores = np.full((len(routes), len(answers), max(map(len, choice_sizes))), np.nan)
+    for row, evaluation in zip(scores, evaluations.values(), strict=True):
+        for cells, outcome, sizes in zip(row, evaluation.outcomes, choice_sizes, strict=True):
+            cells[: len(sizes)] = np.divide(outcome.log_likelihoods, sizes)
+
+    def make_mixture(indices: Sequence[int], weights: Sequence[float]) -> Mixture:
+        return Mixture.from_weights((routes[index], weight) for index, weight in zip(indices, weights, strict=True))
+
+    def is_affordable(indices: Sequence[int]) -> bool:
+        return decision.is_affordable(make_mixture(indices, [1.0] * len(indices)))
+
+    assert decision.members is not None
+    path = choose_members(scores, np.array(answers), decision.members, seed, is_allowed=is_affordable)
+    return [make_mixture(members.indices, members.weights) for members in path[1:]]

@@ -115,11 +115,16 @@ def grade_choice_likelihoods(
     ]
 
 
+def compute_choice_sizes(example: Example, *, by_letter: bool) -> list[int]:
+    """What the log-likelihood of each choice is divided by: its bytes; 1 where only the letter is scored."""
+    return [1 if by_letter else len(choice.encode()) for choice in example.choices]
+
+
 def _grade_choice_by_likelihood(example: Example, values: Sequence[float], *, by_letter: bool) -> ExampleOutcome:
     if not all(map(math.isfinite, values)):  # numeric overflow on this route: no choice can be made
         return ExampleOutcome(correct=False, prediction="")
     # Per byte of text, so that long choices are not at a disadvantage and tokenizers compare alike.
-    sizes = [1 if by_letter else len(choice.encode()) for choice in example.choices]
+    sizes = compute_choice_sizes(example, by_letter=by_letter)
     best = max(range(len(values)), key=lambda index: values[index] / sizes[index])
     return ExampleOutcome(best == example.correct_choice, LETTERS[best], log_likelihoods=tuple(values))
 

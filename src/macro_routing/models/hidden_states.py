@@ -11,7 +11,7 @@ from torch import nn
 
 from macro_routing.errors import ModelError
 from macro_routing.models.find_decoder import get_decoder, remove_hooks_on_exit
-from macro_routing.models.routing import copy_model_with_decoder, shallow_copy
+from macro_routing.models.layer_copies import copy_model_with_decoder, shallow_copy
 
 
 def collect_hidden_states(model: Any, input_ids: torch.Tensor, **inputs: Any) -> list[torch.Tensor]:

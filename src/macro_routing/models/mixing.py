@@ -7,6 +7,7 @@ final states of all members, and after the model's own head the log-probabilitie
 
 import copy
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,18 +15,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from macro_routing.errors import ModelError
-from macro_routing.models.find_decoder import AdapterRejector, get_decoder, reject_new_adapter
-from macro_routing.models.frozen import FrozenModel
-from macro_routing.models.routing import (
+from macro_routing.models.find_decoder import get_decoder
+from macro_routing.models.layer_copies import (
     SavedStates,
     add_hidden_state,
-    apply_route,
-    check_route_and_model,
-    copy_model_with_decoder,
     copy_with_cache_slot,
     create_saved_states_per_pass,
     list_output_recorded_classes,
+    make_routed_copy,
     shallow_copy,
 )
 from macro_routing.models.support import get_text_config
@@ -67,17 +64,12 @@ def plan_mixture_steps(routes: Sequence[Route]) -> list[MixtureStep]:
     ]
 
 
-def apply_mixture(model: Any, mixture: Mixture, *, allow_untested: bool = False) -> Any:
-    """Make a model that predicts with ``mixture``, with the weights of ``model``, which does not change.
+def apply_mixture(model: Any, mixture: Mixture) -> Any:
+    """Make a model that predicts with ``mixture``, with the weights of ``model``; ``apply_route`` checks both.
 
     Its logits are the weighted sums of the members' log-probabilities, and minus infinity for tokens that the standard
     pass (or, without it, the member with the largest weight) finds implausible.
     """
-    if isinstance(model, FrozenModel):
-        model, allow_untested = model.model, True  # it was checked when it was loaded
-    if mixture.is_single:
-        return apply_route(model, mixture.routes[0], allow_untested=allow_untested)
-    check_route_and_model(model, mixture.routes[0], allow_untested)
     steps = plan_mixture_steps(mixture.routes)
     config = copy.deepcopy(model.config)
     text = get_text_config(config)
@@ -90,14 +82,8 @@ def apply_mixture(model: Any, mixture: Mixture, *, allow_untested: bool = False)
     recorded = list_output_recorded_classes(model)
     mixed_decoder.layers = nn.ModuleList(_make_layers(decoder.layers, steps, text, recorded, len(mixture.members)))
     mixed_decoder.register_forward_pre_hook(create_saved_states_per_pass, with_kwargs=True)
-    mixed = copy_model_with_decoder(model, decoder, mixed_decoder, config)
-    mixed.macro_route = mixture
-    mixed.save_pretrained = functools.partial(_reject_saving, mixture)
-    mixed.add_adapter = mixed.load_adapter = reject_new_adapter
-    mixed.peft_config = AdapterRejector()
-    if getattr(model, "generation_config", None) is not None:
-        mixed.generation_config = copy.deepcopy(model.generation_config)
-    mixed.register_forward_hook(functools.partial(_combine_output, mixture.weights))
+    mixed = make_routed_copy(model, mixed_decoder, config, mixture)
+    mixed.register_forward_hook(functools.partial(_combine_output, mixture))
     return mixed
 
 
@@ -148,28 +134,16 @@ def make_mixing_layer_class(kind: Any) -> type[nn.Module]:
     return type(f"Mixing{kind.__name__}", (kind,), {"forward": forward, "__module__": __name__})
 
 
-def _combine_output(weights: Sequence[float], _model: Any, _args: Any, output: Any) -> Any:
-    output.logits = combine_logits(output.logits.chunk(len(weights)), weights)
+def _combine_output(mixture: Mixture, _model: Any, _args: Any, output: Any) -> Any:
+    output.logits = combine_logits(output.logits.chunk(len(mixture.members)), mixture)
     return output
 
 
-def combine_logits(logits: Sequence[torch.Tensor], weights: Sequence[float]) -> torch.Tensor:
-    """The weighted sum of the members' log-probabilities where their first, the reference, finds tokens plausible."""
+def combine_logits(logits: Sequence[torch.Tensor], mixture: Mixture) -> torch.Tensor:
+    """The weighted sum of the members' log-probabilities where the reference finds tokens plausible."""
     log_probs = [one.float().log_softmax(-1) for one in logits]
-    reference = log_probs[_find_reference(weights)]
-    total = sum(weight * one for weight, one in zip(weights, log_probs, strict=True))
-    implausible = reference < reference.amax(-1, keepdim=True) + torch.log(torch.tensor(PLAUSIBILITY))
+    reference = log_probs[mixture.reference]
+    total = sum(weight * one for weight, one in zip(mixture.weights, log_probs, strict=True))
+    implausible = reference < reference.amax(-1, keepdim=True) + math.log(PLAUSIBILITY)
     assert isinstance(total, torch.Tensor)
     return total.masked_fill(implausible, float("-inf"))
-
-
-def _find_reference(weights: Sequence[float]) -> int:
-    return max(range(len(weights)), key=lambda index: weights[index])
-
-
-def _reject_saving(mixture: Mixture, *_args: Any, **_kwargs: Any) -> None:
-    """Raise: ``save_pretrained`` would silently drop the members."""
-    raise ModelError(
-        f"a mixture ({mixture}) cannot be saved as a checkpoint;"
-        " save the mixture, and apply it to the model it was made for"
-    )

@@ -15,7 +15,7 @@ import torch
 from macro_routing.engine.batching import Tokens
 from macro_routing.errors import MacroError, ModelError, SettingsError
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.models.routing import add_hidden_state
+from macro_routing.models.layer_copies import add_hidden_state
 from macro_routing.peers.layerwise_prompt_batch import PaddedPromptBatch, batch_prompts, copy_with_replaced_rows
 from macro_routing.peers.router_network import (
     StackedRouters,

@@ -81,6 +81,11 @@ class Mixture:
         return tuple(member.weight for member in self.members)
 
     @property
+    def reference(self) -> int:
+        """Index of the member that says which tokens are plausible: the standard pass, else the largest weight."""
+        return 0 if self.members[0].route.is_standard else max(range(len(self.members)), key=self.weights.__getitem__)
+
+    @property
     def is_single(self) -> bool:
         """Whether it is one route; a positive weight of it changes no greedy choice."""
         return len(self.members) == 1 and self.members[0].weight > 0

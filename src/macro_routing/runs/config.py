@@ -283,6 +283,17 @@ class RunConfig:
             )
         return decoding
 
+    def resolve_decision(self, decoding: DecodingSettings) -> DecisionSettings:
+        """The settings of the decision; mixtures are searched where choices are compared by likelihood."""
+        if decoding.mode == LIKELIHOOD or self.decision.members == 1:
+            return self.decision
+        if "members" in self.given.get("decision", {}):
+            raise SettingsError(
+                f"members = {self.decision.members} is not allowed with mode = {decoding.mode}: mixtures are searched"
+                " where choices are compared by likelihood; use members = 1, or mode = likelihood"
+            )
+        return dataclasses.replace(self.decision, members=1)
+
     def resolve_examples_per_unit(self, frozen: FrozenModel) -> UnitSizes:
         """Examples per work unit."""
         automatic = dataclasses.asdict(UnitSizes.for_device(frozen.model.device.type))
@@ -295,14 +306,20 @@ class RunConfig:
         return data
 
     def make_searcher(
-        self, frozen: FrozenModel, examples: int, influence: Callable[[], Sequence[float]], test: int = 0
+        self,
+        frozen: FrozenModel,
+        decoding: DecodingSettings,
+        examples: int,
+        influence: Callable[[], Sequence[float]],
+        test: int = 0,
     ) -> SearchPlan:
         """The search over this model's routes; ``influence`` measures how much each layer does."""
         automatic = self._get_preset_values_for_model(frozen)
         space = self.resolve_settings_table("space", **automatic["space"]).make_space(frozen.layers)
         settings = self.build_search_settings(automatic["search"])
         paper = self.build_search_settings(automatic["search"], MACRO)
-        inputs = MethodInputs(space, examples, test, self.budget, self.seed, settings, paper, influence, self.decision)
+        decision = self.resolve_decision(decoding)
+        inputs = MethodInputs(space, examples, test, self.budget, self.seed, settings, paper, influence, decision)
         return METHODS[self.method].build(inputs)
 
     def _get_preset_values_for_model(self, frozen: FrozenModel) -> dict[str, dict[str, Any]]:

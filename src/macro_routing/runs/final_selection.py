@@ -9,12 +9,25 @@ from numpy.typing import NDArray
 
 from macro_routing.evaluation.final_decision import FinalistEvidence, assess_finalists, decide_route
 from macro_routing.evaluation.outcomes import RouteEvaluation
-from macro_routing.routes import Route, parse_program
+from macro_routing.routes import Route
+from macro_routing.routes.mixture import Mixture, RouteOrMixture, parse_mixture, to_simplest_form
 from macro_routing.search import Candidate, Outcome, select_candidate
 from macro_routing.search.decision_settings import SPEED, DecisionSettings
 
-Evaluate = Callable[[Sequence[Route]], Mapping[Route, RouteEvaluation]]
-FindObjection = Callable[[Route], str]
+
+@dataclass(frozen=True)
+class MixtureCandidate:
+    """A mixture to be validated; no policy proposed it."""
+
+    route: Mixture
+    program: None = None
+    log_probability: None = None
+    raw_rank: None = None
+    rank: None = None
+
+
+Evaluate = Callable[[Sequence[RouteOrMixture]], Mapping[RouteOrMixture, RouteEvaluation]]
+FindObjection = Callable[[RouteOrMixture], str]
 """Why a route must not win; empty when it may."""
 
 
@@ -22,7 +35,7 @@ FindObjection = Callable[[Route], str]
 class FinalSelection:
     """The chosen route, and all that were considered."""
 
-    route: Route
+    route: RouteOrMixture
     candidates: tuple[Mapping[str, Any], ...]
     """Route, ranks, probability, validation score, and why one was turned down."""
     refused: str = field(default="")
@@ -47,15 +60,15 @@ class FinalSelection:
         """The choice that ``to_json`` wrote."""
         candidates = tuple(values["candidates"])
         for candidate in candidates:
-            parse_program(candidate["route"]).to_route(layers)
+            parse_mixture(candidate["route"], layers)
             if not all(isinstance(candidate[name], int | float) for name in ("correct", "n")):
                 raise TypeError("a candidate's validation score is not a number")
-        return cls(parse_program(values["chosen"]).to_route(layers), candidates, values["refused"])
+        return cls(to_simplest_form(parse_mixture(values["chosen"], layers)), candidates, values["refused"])
 
 
 def select_route(
     candidates: Sequence[Candidate],
-    validated: Mapping[Route, RouteEvaluation],
+    validated: Mapping[RouteOrMixture, RouteEvaluation],
     evaluate_on_training: Evaluate,
     find_objection: FindObjection,
 ) -> FinalSelection:
@@ -79,15 +92,15 @@ def select_route(
 
 
 def select_by_decision(
-    candidates: Sequence[Candidate],
-    validated: Mapping[Route, RouteEvaluation],
-    holdout: Mapping[Route, RouteEvaluation],
+    candidates: Sequence[Candidate | MixtureCandidate],
+    validated: Mapping[RouteOrMixture, RouteEvaluation],
+    holdout: Mapping[RouteOrMixture, RouteEvaluation],
     settings: DecisionSettings,
     find_objection: FindObjection,
 ) -> FinalSelection:
     """The route that the decision returns, by examples that the search never saw: holdout and validation together."""
 
-    def get_correct_flags(route: Route) -> NDArray[np.bool_]:
+    def get_correct_flags(route: RouteOrMixture) -> NDArray[np.bool_]:
         earlier = holdout[route].correct if holdout else ()
         return np.array([*earlier, *validated[route].correct], dtype=bool)
 
@@ -136,7 +149,9 @@ def _explain_finalist_rejection(finalist: FinalistEvidence, settings: DecisionSe
 
 
 def _make_evidence_record(
-    route: Route, holdout: Mapping[Route, RouteEvaluation], evidence: Mapping[Route, FinalistEvidence]
+    route: RouteOrMixture,
+    holdout: Mapping[RouteOrMixture, RouteEvaluation],
+    evidence: Mapping[RouteOrMixture, FinalistEvidence],
 ) -> dict[str, Any]:
     finalist = evidence.get(route)
     return {
@@ -154,9 +169,9 @@ def _select_best_without_objection(
     candidates: Sequence[Candidate],
     select_best: Callable[[Sequence[Candidate]], Candidate],
     find_objection: FindObjection,
-) -> tuple[Candidate | None, dict[Route, str]]:
+) -> tuple[Candidate | None, dict[RouteOrMixture, str]]:
     """The best candidate without an objection, None when all have one; and the objections to better ones."""
-    objections: dict[Route, str] = {}
+    objections: dict[RouteOrMixture, str] = {}
     left = list(candidates)
     while left:
         best = select_best(left)
@@ -168,17 +183,21 @@ def _select_best_without_objection(
     return None, objections
 
 
-def _describe_turned_down_routes(turned_down: Mapping[Route, str]) -> str:
+def _describe_turned_down_routes(turned_down: Mapping[RouteOrMixture, str]) -> str:
     return "; ".join(f"{route} was turned down: {reason}" for route, reason in turned_down.items())
 
 
-def _find_recorded_failure_of_route(route: Route, *evaluations: Mapping[Route, RouteEvaluation]) -> str:
+def _find_recorded_failure_of_route(
+    route: RouteOrMixture, *evaluations: Mapping[RouteOrMixture, RouteEvaluation]
+) -> str:
     """Why a route could not be run somewhere; what it got right elsewhere does not make up for that."""
     return next((by_route[route].failure for by_route in evaluations if by_route[route].failure), "")
 
 
 def _make_candidate_records(
-    candidates: Sequence[Candidate], validated: Mapping[Route, RouteEvaluation], turned_down: Mapping[Route, str]
+    candidates: Sequence[Candidate | MixtureCandidate],
+    validated: Mapping[RouteOrMixture, RouteEvaluation],
+    turned_down: Mapping[RouteOrMixture, str],
 ) -> tuple[Mapping[str, Any], ...]:
     return tuple(
         {

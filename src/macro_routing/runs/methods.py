@@ -222,7 +222,9 @@ def list_used_decision_settings(method: str, objective: str) -> tuple[str, ...]:
     """The settings of the final decision that have an effect; without a test, validation alone selects."""
     if objective == SPEED:
         return ("objective", "max_error_probability", "margin")
-    return ("objective", "max_error_probability", "price") if method == GUIDED else ("objective",)
+    return (
+        ("objective", "max_error_probability", "price", "max_cost", "members") if method == GUIDED else ("objective",)
+    )
 
 
 def make_search_settings(method: str, preset: Mapping[str, Any], given: Mapping[str, Any]) -> Any:

@@ -191,7 +191,11 @@ def prepare_run(  # noqa: PLR0913
         executor=executor,
     )
     searcher = config.make_searcher(
-        frozen, len(splits.train), lambda: measure_layer_influence(evaluator, splits.train), len(splits.test)
+        frozen,
+        evaluator.decoding,
+        len(splits.train),
+        lambda: measure_layer_influence(evaluator, splits.train),
+        len(splits.test),
     )
     for guard in guards.values():
         config.resolve_decoding(guard)

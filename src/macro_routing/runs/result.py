@@ -9,7 +9,7 @@ from typing import Any
 from macro_routing.errors import RunError
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.statistics import PairedComparison, smallest_detectable_gain
-from macro_routing.routes import Route, parse_program
+from macro_routing.routes.mixture import RouteOrMixture, parse_mixture, to_simplest_form
 from macro_routing.runs.final_selection import FinalSelection
 from macro_routing.runs.folder import RESULT, RunFolder
 from macro_routing.runs.methods import METHODS
@@ -64,11 +64,11 @@ class RunResult:
     """False where the test set speaks against what was returned."""
 
     @property
-    def best_route(self) -> Route:
-        """The chosen route, where the result is one."""
+    def best_route(self) -> RouteOrMixture:
+        """The chosen route or mixture, where the result is one."""
         if self.kind != ROUTE:
             raise RunError(f"{self.folder} holds no route: {_NO_ROUTE[self.kind]}")
-        return parse_program(self.route).to_route(self.layers)
+        return to_simplest_form(parse_mixture(self.route, self.layers))
 
     @property
     def is_gain(self) -> bool:
@@ -179,7 +179,7 @@ def _describe_test_power(detectable: float) -> str:
     return "so few data can show none"
 
 
-def _describe_route_layer_count(route: Route) -> str:
+def _describe_route_layer_count(route: RouteOrMixture) -> str:
     """Its layers beside those of the standard pass."""
     change = 100 * (route.length / route.layers - 1)
     if not change:
@@ -187,7 +187,7 @@ def _describe_route_layer_count(route: Route) -> str:
     return f"{route.length} layers for {route.layers}, {abs(change):.0f} % {'more' if change > 0 else 'fewer'}"
 
 
-def _describe_noninferiority(route: Route, comparison: PairedComparison, margin: float) -> str:
+def _describe_noninferiority(route: RouteOrMixture, comparison: PairedComparison, margin: float) -> str:
     """Whether the test set confirms that a faster route loses less than the margin."""
     gained, evidence = _format_evidence(comparison)
     faster = f"{100 * (1 - route.length / route.layers):.0f} % fewer layers"

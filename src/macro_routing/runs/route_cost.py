@@ -16,7 +16,7 @@ from macro_routing.engine.memory import cache_bytes_per_token, is_out_of_memory
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.model_answers import encode_prompts
 from macro_routing.models.routing import apply_route
-from macro_routing.routes.route import Route
+from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.tasks.task import Example
 
 FORMAT = "macro-cost/1"
@@ -27,7 +27,7 @@ _NO_END = (-1,)
 """No token has this number, so every text is written to its budget."""
 
 
-def measure_cost(evaluator: Evaluator, routes: Sequence[Route], examples: Sequence[Example]) -> dict[str, Any]:
+def measure_cost(evaluator: Evaluator, routes: Sequence[RouteOrMixture], examples: Sequence[Example]) -> dict[str, Any]:
     """The cost of ``routes``; where measuring fails, the reason is kept instead."""
     frozen = evaluator.frozen
     slot = cache_bytes_per_token(frozen.model)
@@ -50,11 +50,13 @@ def measure_cost(evaluator: Evaluator, routes: Sequence[Route], examples: Sequen
     return cost
 
 
-def _time_routes(evaluator: Evaluator, routes: Sequence[Route], prompts: list[Tokens]) -> dict[Route, dict[str, Any]]:
+def _time_routes(
+    evaluator: Evaluator, routes: Sequence[RouteOrMixture], prompts: list[Tokens]
+) -> dict[RouteOrMixture, dict[str, Any]]:
     models = {route: apply_route(evaluator.frozen, route) for route in routes}
     for model in models.values():
         generate_greedy(model, prompts, _NO_END, 2)  # what is done once is not timed
-    turns: dict[Route, list[tuple[float, float, int | None]]] = {route: [] for route in routes}
+    turns: dict[RouteOrMixture, list[tuple[float, float, int | None]]] = {route: [] for route in routes}
     started = time.perf_counter()
     for turn in range(TURNS):
         if turn > 1 and time.perf_counter() - started > _MOST_SECONDS:

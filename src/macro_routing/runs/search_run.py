@@ -11,12 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from macro_routing.evaluation.final_decision import describe_decision_power
+from macro_routing.evaluation.mixture_weights import fit_mixtures
+from macro_routing.evaluation.model_answers import compute_choice_sizes
 from macro_routing.evaluation.outcomes import RacedRoundScores
 from macro_routing.evaluation.racing import NEVER
 from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.routes import Route, RouteFile
+from macro_routing.routes.mixture import Mixture, RouteOrMixture
 from macro_routing.runs import folder as files
-from macro_routing.runs.final_selection import FinalSelection, select_by_decision, select_route
+from macro_routing.runs.final_selection import FinalSelection, MixtureCandidate, select_by_decision, select_route
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS, list_used_decision_settings
 from macro_routing.runs.prepared_run import PreparedRun
@@ -25,6 +28,7 @@ from macro_routing.runs.result import NO_DECODING, STANDARD, TOP_1, RunResult, m
 from macro_routing.runs.route_cost import measure_cost
 from macro_routing.search import Candidate, GuidedSearch, MacroSearch, Round, Score, Searcher, SearchState, StoppedScore
 from macro_routing.search.decision_settings import SPEED
+from macro_routing.search.guided import GuidedState
 from macro_routing.tasks.splits import make_splits
 from macro_routing.version import __version__
 from macro_routing.workers.worker_settings import WorkerError
@@ -137,13 +141,14 @@ class SearchRun(PreparedRun):
             with folder.explain_damaged_files(files.CANDIDATES):
                 return FinalSelection.from_json(folder.read_json(files.CANDIDATES), self.evaluator.frozen.layers)
         candidates = self.searcher.candidates(state) or (Candidate(self.standard_route),)
-        self.listener.on_stage("validation", len(candidates) * len(self.splits.validation))
-        routes = [candidate.route for candidate in candidates]
+        mixtures = self._fit_mixtures(state)
+        self.listener.on_stage("validation", (len(candidates) + len(mixtures)) * len(self.splits.validation))
+        routes: list[RouteOrMixture] = [candidate.route for candidate in candidates]
         if self._decides_by_test:
-            routes = list(dict.fromkeys([self.standard_route, *routes]))
+            routes = list(dict.fromkeys([self.standard_route, *routes, *mixtures]))
             held = self._holdout
             choice = select_by_decision(
-                candidates,
+                [*candidates, *map(MixtureCandidate, mixtures)],
                 self.progress_reporting_evaluator.evaluate(routes, self.splits.validation),
                 self.progress_reporting_evaluator.evaluate(routes, [self.splits.train[index] for index in held])
                 if held
@@ -161,7 +166,24 @@ class SearchRun(PreparedRun):
         folder.write_json(files.CANDIDATES, choice.to_json())
         return choice
 
-    def _find_guard_task_objection(self, route: Route) -> str:
+    def _fit_mixtures(self, state: SearchState) -> list[Mixture]:
+        """Mixtures of the routes that were scored on all examples of the search."""
+        if not isinstance(self.searcher, GuidedSearch) or not isinstance(state, GuidedState):
+            return []
+        if not (routes := self.searcher.list_member_candidates(state)):
+            return []
+        examples = [self.splits.train[index] for index in self.searcher.searched_examples]
+        evaluations = self.evaluator.evaluate(routes, examples)  # the score store holds them
+        by_letter = self.evaluator.decoding.by_letter
+        return fit_mixtures(
+            evaluations,
+            [example.correct_choice for example in examples],
+            [compute_choice_sizes(example, by_letter=by_letter) for example in examples],
+            self.searcher.decision,
+            self.config.seed,
+        )
+
+    def _find_guard_task_objection(self, route: RouteOrMixture) -> str:
         """Why a route must not win because of what it costs on another task; empty when it may."""
         settings = self.config.guard
         for name, task in self.guards.items():
@@ -180,7 +202,7 @@ class SearchRun(PreparedRun):
 
     def _test_routes(self, folder: RunFolder, state: SearchState, choice: FinalSelection) -> RunResult:
         """The one time the test set is looked at."""
-        variants = [
+        variants: list[tuple[str, RouteOrMixture]] = [
             (METHODS[self.config.method].title, choice.route),
             *self._list_macro_variant_routes(state),
             (STANDARD, self.standard_route),
@@ -206,7 +228,7 @@ class SearchRun(PreparedRun):
         ]
         return make_route_result(choice, made, comparison, str(folder.path), self.config.decision)
 
-    def _measure_cost(self, folder: RunFolder, route: Route) -> None:
+    def _measure_cost(self, folder: RunFolder, route: RouteOrMixture) -> None:
         """On training examples: nothing is asked of the test set a second time."""
         if not folder.has_file(files.COST):
             self.listener.on_message("measuring what the route costs beside the standard pass")

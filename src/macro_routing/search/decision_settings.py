@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from macro_routing.routes.route import Route
-from macro_routing.settings import AllowedRange, CheckedSettings, check_choice, option
+from macro_routing.routes.mixture import MAX_MEMBERS, RouteOrMixture
+from macro_routing.settings import AllowedRange, CheckedSettings, check_choice, check_integer, check_number, option
 
 ACCURACY, SPEED = OBJECTIVES = ("accuracy", "speed")
 _PANEL = "Decision"
+_PRICE, _MEMBERS = 0.5, 3
+"""The price where no maximum cost is given, and the number of members where one is."""
 
 
 @dataclass(frozen=True)
@@ -21,24 +23,52 @@ class DecisionSettings(CheckedSettings):
     max_error_probability: Annotated[float, AllowedRange(0, 0.5, exclusive=True)] = option(
         0.05, "Maximum probability of returning another route when none meets the objective.", _PANEL
     )
-    price: Annotated[float, AllowedRange(0, 100)] = option(
-        0.5, "Points of accuracy that a route must gain for every 10 % of additional layers.", _PANEL
-    )
+    price: float | None = option(
+        None, "Points of accuracy that a route must gain for every 10 % of additional layers.", _PANEL,
+        shown_default="0.5; 0 with --max-cost",
+    )  # fmt: skip
     margin: Annotated[float, AllowedRange(0, 100, exclusive=True)] = option(
         3.0, "Points of accuracy that a faster route may lose; with --objective speed.", _PANEL
     )
+    max_cost: float | None = option(
+        None, "Maximum number of layers applied, as a multiple of the model's; accuracy then matters more than cost.",
+        _PANEL, shown_default="no maximum",
+    )  # fmt: skip
+    members: int | None = option(
+        None, "Maximum number of routes of a mixture, whose predictions are added with weights.", _PANEL,
+        shown_default="1; 3 with --max-cost",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         """Reject impossible settings."""
         check_choice("objective", self.objective, OBJECTIVES)
         super().__post_init__()
+        if self.max_cost is not None:
+            check_number("max_cost", self.max_cost, minimum=1)
+            object.__setattr__(self, "max_cost", float(self.max_cost))
+        price, members = (_PRICE, 1) if self.max_cost is None else (0.0, _MEMBERS)
+        if self.price is not None:
+            check_number("price", self.price, minimum=0, maximum=100)
+            price = float(self.price)
+        if self.members is not None:
+            check_integer("members", self.members, minimum=1, maximum=MAX_MEMBERS)
+            members = self.members
+        object.__setattr__(self, "price", price)
+        object.__setattr__(self, "members", members)
 
-    def can_meet_objective(self, route: Route) -> bool:
+    def can_meet_objective(self, route: RouteOrMixture) -> bool:
         """Whether a route can meet the objective at all; the standard pass never replaces itself."""
-        return route.length < route.layers if self.objective == SPEED else not route.is_standard
+        if self.objective == SPEED:
+            return route.length < route.layers
+        return not route.is_standard and self.is_affordable(route)
 
-    def required_gain(self, route: Route) -> float:
+    def is_affordable(self, route: RouteOrMixture) -> bool:
+        """Whether a route applies as few layers as ``max_cost`` wants."""
+        return self.max_cost is None or route.length <= self.max_cost * route.layers
+
+    def required_gain(self, route: RouteOrMixture) -> float:
         """What the true gain of a route must exceed, as a fraction of the examples."""
         if self.objective == SPEED:
             return -self.margin / 100
+        assert self.price is not None
         return self.price / 100 * max(0.0, 10 * (route.length / route.layers - 1))

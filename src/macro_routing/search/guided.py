@@ -3,9 +3,10 @@
 Every round has a chunk of examples of its own and includes the standard pass as a control. A Gaussian process
 (``route_gp``) predicts the gain of any route; Thompson samples from it decide which routes are scored next, so
 promising routes are scored again on every new chunk. The Markov policy is the prior moved to the routes that are
-probably good; it proposes routes to the process, by sampling and exact decoding. Part of the training examples is a
-holdout: in a last round the finalists and the standard pass are scored on these examples, which had no influence on the
-search.
+probably good; it proposes routes to the process, by sampling and exact decoding. Where a mixture is wanted, half of the
+budget goes to one more round: candidates for its members, all on all examples of the search. Part of the training
+examples is a holdout: in a last round the finalists and the standard pass are scored on these examples, which had no
+influence on the search.
 """
 
 import math
@@ -33,7 +34,7 @@ from macro_routing.search.route_edits import (
 )
 from macro_routing.search.route_features import Floats, RouteFeatures
 from macro_routing.search.route_gp import KERNELS, GPKernelParameters, ObservedAccuracies, RouteGP, thompson_sample
-from macro_routing.search.searcher import Candidate, Draw, Outcome, Proposal, Round, RoundSize
+from macro_routing.search.searcher import Candidate, Draw, Outcome, Proposal, Round, RoundSize, Score
 from macro_routing.search.top_k import decode_top_routes
 from macro_routing.settings import AllowedRange, CheckedSettings, check_choice, check_integer
 
@@ -59,6 +60,8 @@ _CONFIRMATION_DISCORDANCE = 0.15
 """Share of examples on which a faster route and the standard pass usually differ; for its chance to be confirmed."""
 _N_PROMISING = 40
 """Number of best routes from which edits are taken, and to which the policy moves."""
+_BEST_SHARE_OF_MEMBERS = 5
+"""One of so many candidates for a mixture's members is among the best scored routes; the others are simple."""
 
 
 @dataclass(frozen=True)
@@ -103,10 +106,10 @@ class GuidedSettings(CheckedSettings):
         """Size of the final set: the standard pass and the finalists."""
         return 1 + self.finalists + bool(self.n_empirical_best)
 
-    def min_evaluations(self, examples: int) -> int:
+    def min_evaluations(self, examples: int, mixtures: int = 0) -> int:
         """Minimum number of evaluations (route × example) of a search over ``examples`` examples."""
         held = int(self.holdout * examples)
-        return self.draws * (examples - held) + self.k * held
+        return self.draws * (examples - held) + (self.k + mixtures) * held
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -148,7 +151,7 @@ class GuidedSearch(PolicySearcherBase):
     def _affordable_example_count(self) -> int:
         """Number of training examples that the budget pays for with ``settings.draws`` draws."""
         used = min(self.examples, self.budget * 1000 // self.settings.min_evaluations(1000) + 1)
-        while used and self.settings.min_evaluations(used) > self.budget:
+        while used and self.settings.min_evaluations(used, self._max_mixtures) > self.budget:
             used -= 1
         if self.examples < 3:
             raise SettingsError(
@@ -156,9 +159,10 @@ class GuidedSearch(PolicySearcherBase):
                 " to confirm"
             )
         if used < 3:
+            needed = self.settings.min_evaluations(3, self._max_mixtures)
             raise SettingsError(
                 f"budget = {self.budget} is not allowed: {self.settings.draws} routes a round and a confirmation on 3"
-                f" examples need {self.settings.min_evaluations(3)} evaluations; give a larger budget, or fewer draws"
+                f" examples need {needed} evaluations; give a larger budget, or fewer draws"
             )
         return used
 
@@ -175,21 +179,52 @@ class GuidedSearch(PolicySearcherBase):
     @cached_property
     def examples_by_round(self) -> list[tuple[int, ...]]:
         """Training examples of every round but the confirmation."""
-        searched = self._example_order[len(self.holdout) :]
-        rounds = max(1, min(self.settings.iterations, len(searched) // _MIN_CHUNK))
-        return [tuple(chunk.tolist()) for chunk in np.array_split(searched, rounds)]
+        rounds = max(1, min(self.settings.iterations, len(self.searched_examples) // _MIN_CHUNK))
+        return [tuple(chunk.tolist()) for chunk in np.array_split(self.searched_examples, rounds)]
+
+    @cached_property
+    def searched_examples(self) -> tuple[int, ...]:
+        """Training examples of all rounds but the confirmation."""
+        return tuple(self._example_order[len(self.holdout) :])
 
     @cached_property
     def draws_per_round(self) -> int:
         """Routes per round, the standard pass included: as many as the budget pays for, up to a limit."""
-        searched = self._affordable_example_count - len(self.holdout)
-        return min(_MAX_DRAWS, int((self.budget - self.settings.k * len(self.holdout)) // searched))
+        return self._affordable_draws - self.n_member_candidates
+
+    @cached_property
+    def _affordable_draws(self) -> int:
+        """Routes that the budget pays for on every searched example."""
+        confirming = (self.settings.k + self._max_mixtures) * len(self.holdout)
+        paid = (self.budget - confirming) // len(self.searched_examples)
+        return min(_MAX_DRAWS, int(paid))
+
+    @cached_property
+    def n_member_candidates(self) -> int:
+        """Candidates for the members of a mixture, the standard pass included."""
+        return self._affordable_draws // 2 if self._max_mixtures else 0
+
+    @property
+    def _max_mixtures(self) -> int:
+        """Mixtures among the finalists: of 2, 3, … members. Each has one route more than the one before."""
+        assert self.decision.members is not None
+        return self.decision.members - 1
+
+    @property
+    def max_candidates(self) -> int:
+        """Maximum number of routes and mixtures to be validated."""
+        return self.settings.k + self._max_mixtures
+
+    @cached_property
+    def _confirmation_round(self) -> int:
+        return len(self.examples_by_round) + bool(self.n_member_candidates)
 
     @cached_property
     def planned_round_sizes(self) -> tuple[RoundSize, ...]:
-        """A round per chunk, and the confirmation on the holdout."""
+        """A round per chunk, that of a mixture's members, and the confirmation on the holdout."""
+        members = [RoundSize(self.n_member_candidates, self.searched_examples)] if self.n_member_candidates else []
         confirmation = [RoundSize(self.settings.k, self.holdout)] if self.holdout else []
-        return (*(RoundSize(self.draws_per_round, chunk) for chunk in self.examples_by_round), *confirmation)
+        return (*(RoundSize(self.draws_per_round, chunk) for chunk in self.examples_by_round), *members, *confirmation)
 
     def _search_identity_fields(self) -> dict[str, Any]:
         allowed = None if self.allowed_routes is None else sorted(map(str, self.allowed_routes))
@@ -210,11 +245,11 @@ class GuidedSearch(PolicySearcherBase):
         return Proposal(route, route.program_with_earliest_rejoin())
 
     def _ask(self, state: GuidedState) -> Round | None:
-        if state.rounds == len(self.examples_by_round):
-            finalists = [
-                Proposal(route, route.program_with_earliest_rejoin()) for route in self._select_finalists(state)
-            ]
-            return self._make_round_from_proposals(state, [self._standard_proposal, *finalists])
+        if state.rounds >= len(self.examples_by_round):
+            is_confirmation = state.rounds == self._confirmation_round
+            routes = self._select_finalists(state) if is_confirmation else self._select_member_candidates(state)
+            proposals = [Proposal(route, route.program_with_earliest_rejoin()) for route in routes]
+            return self._make_round_from_proposals(state, [self._standard_proposal, *proposals])
         rng = make_generator(self.seed, RandomStreamPurpose.GUIDED_CHOICE, state.rounds)
         pool = self._build_candidate_pool(state, rng)
         choose = self._choose_first_routes if self._fitted_gp(state) is None else self._propose_best_and_thompson_routes
@@ -306,7 +341,7 @@ class GuidedSearch(PolicySearcherBase):
 
     def _tell(self, state: GuidedState, asked: Round, outcomes: Sequence[Outcome]) -> GuidedState:  # noqa: ARG002
         """Fit the kernel parameters, and move the policy to the routes that are probably good."""
-        if asked.number == len(self.examples_by_round):
+        if asked.number == self._confirmation_round:
             return state
         gp = self._fit_gp(state, sweeps=_FIT_SWEEPS)
         if gp is None:
@@ -375,7 +410,32 @@ class GuidedSearch(PolicySearcherBase):
 
     def _list_draws_before_confirmation(self, state: GuidedState) -> list[Draw]:
         """All draws but those of the confirmation, which judges what was learned from the others."""
-        return [draw for draw in state.draws if draw.round < len(self.examples_by_round)]
+        return [draw for draw in state.draws if draw.round < self._confirmation_round]
+
+    def _select_member_candidates(self, state: GuidedState) -> list[Route]:
+        """Some of the best routes, then the standard pass without one layer or with one layer twice.
+
+        A negative weight takes away what a damaged route predicts, so candidates need not be good.
+        """
+        wanted = self.n_member_candidates - 1
+        best = self._list_routes_by_expected_utility(state)[: wanted // _BEST_SHARE_OF_MEMBERS]
+        return list(dict.fromkeys([*best, *self._simple_routes]))[:wanted]
+
+    @cached_property
+    def _simple_routes(self) -> list[Route]:
+        """The standard pass without one layer, then with one layer twice, each in random order."""
+        rng = make_generator(self.seed, RandomStreamPurpose.GUIDED_MEMBERS)
+        layers, allowed = self.space.layers, self.allowed_routes
+        routes = [program.to_route(layers) for program in self._single_move_programs if program is not None]
+        routes = [
+            routes[index] for index in rng.permutation(len(routes)) if allowed is None or routes[index] in allowed
+        ]
+        return [route for length in (layers - 1, layers + 1) for route in routes if route.length == length]
+
+    def list_member_candidates(self, state: GuidedState) -> list[Route]:
+        """The routes that were scored on all searched examples, the standard pass first."""
+        told = [draw for draw in state.draws if len(self.examples_by_round) <= draw.round < self._confirmation_round]
+        return [draw.proposal.route for draw in told if isinstance(draw.outcome, Score)]
 
     def _select_finalists(self, state: GuidedState) -> list[Route]:
         ranked = EmpiricalScores.from_scored_draws(self._list_draws_before_confirmation(state)).rank_routes()
@@ -387,7 +447,7 @@ class GuidedSearch(PolicySearcherBase):
 
     def _list_candidates(self, state: GuidedState) -> tuple[Candidate, ...]:
         """The standard pass and the finalists."""
-        confirmed = [draw.proposal.route for draw in state.draws if draw.round == len(self.examples_by_round)]
+        confirmed = [draw.proposal.route for draw in state.draws if draw.round == self._confirmation_round]
         routes = [self._standard_proposal.route, *(confirmed[1:] or self._select_finalists(state))]
         return tuple(self._make_candidate(state, route, rank) for rank, route in enumerate(routes, 1))
 

@@ -24,6 +24,7 @@ class RandomStreamPurpose(IntEnum):
     GUIDED_EXAMPLES = 4
     GUIDED_CHOICE = 5
     TREE_GROWTH = 5
+    GUIDED_MEMBERS = 6
 
 
 def make_generator(seed: int, stream: RandomStreamPurpose, *numbers: int) -> np.random.Generator:

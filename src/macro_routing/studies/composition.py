@@ -13,6 +13,7 @@ from macro_routing.errors import RunError
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import format_points, shorten_model_name
 from macro_routing.report.heatmap import Heatmap
+from macro_routing.routes.mixture import require_single_route
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_moves import step_displacements
 from macro_routing.runs import folder as files
@@ -83,7 +84,8 @@ def _read_found_route(path: Path, method: str | None) -> FoundRoute | None:
     result = read_result(run)
     with run.explain_damaged_files(files.RUN):
         header = run.read_json(files.RUN)
-        if result.kind != ROUTE or (method is not None and header["config"]["given"]["method"] != method):
+        is_single = result.kind == ROUTE and isinstance(result.best_route, Route)
+        if not is_single or (method is not None and header["config"]["given"]["method"] != method):
             return None
         model = shorten_model_name(str(header["model"]["name"]))
         title = METHODS[header["config"]["given"]["method"]].title
@@ -91,7 +93,15 @@ def _read_found_route(path: Path, method: str | None) -> FoundRoute | None:
     with run.explain_damaged_files(files.CANDIDATES):
         choice = run.read_json(files.CANDIDATES)
         ranks = [line.get("raw_rank") for line in choice["candidates"] if line["route"] == choice["chosen"]]
-    return FoundRoute(model, title, str(path), result.best_route, ranks[0] if ranks else None, settings, search)
+    return FoundRoute(
+        model,
+        title,
+        str(path),
+        require_single_route(result.best_route, "this study"),
+        ranks[0] if ranks else None,
+        settings,
+        search,
+    )
 
 
 _RUN_FIELDS = ("seed", "examples", "layers")

@@ -15,6 +15,7 @@ from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.outcomes import RouteEvaluation
 from macro_routing.models.frozen import FrozenModel, load_model, read_model_metadata
 from macro_routing.report.formatting import shorten_model_name
+from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as run_files
 from macro_routing.runs.comparison_results import MethodRun, read_method_run
@@ -212,7 +213,7 @@ class StudyContext:
             raise StudyTimeOverError(f"the {self.minutes:g} minutes are over; the same command goes on where it was")
 
     def score_routes(
-        self, name: str, task: TaskWithAnswerMode, seed: int, routes: Mapping[str, Route], split: str = "test"
+        self, name: str, task: TaskWithAnswerMode, seed: int, routes: Mapping[str, RouteOrMixture], split: str = "test"
     ) -> dict[str, Any]:
         """Named routes on a task's test, or other, examples; the standard pass is always among them."""
         run = self.prepare_task(task, seed)
@@ -230,7 +231,9 @@ def fingerprint_measurement_inputs(evaluator: Evaluator, examples: Sequence[Exam
     return {"scope": evaluator.scope, "examples": fingerprint_examples(examples)}
 
 
-def _evaluate_routes(run: PreparedRun, examples: Sequence[Example], routes: Mapping[str, Route]) -> dict[str, Any]:
+def _evaluate_routes(
+    run: PreparedRun, examples: Sequence[Example], routes: Mapping[str, RouteOrMixture]
+) -> dict[str, Any]:
     evaluator = dataclasses.replace(run.evaluator, on_outcomes=run.listener.on_outcomes)
     evaluations = evaluator.evaluate(routes.values(), examples)
     return {

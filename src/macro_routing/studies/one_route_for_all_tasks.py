@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from macro_routing.report.formatting import format_points
-from macro_routing.routes.route import Route
+from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.runs import folder as run_files
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.prepare import check_run_inputs_unchanged, check_same_settings, prepare_run
@@ -80,14 +80,14 @@ def run_one_route_for_all_tasks_study(context: StudyContext, settings: OneRouteF
     return StudyResult(STUDY, _describe_mean_gains_by_domain(route, rows), table, [figure], {"route": str(route)})
 
 
-def _describe_mean_gains_by_domain(route: Route, rows: Sequence[Row]) -> str:
+def _describe_mean_gains_by_domain(route: RouteOrMixture, rows: Sequence[Row]) -> str:
     if route.is_standard:
         return "The search returned the standard pass: nothing is compared."
     means = [f"{format_points(row['difference'])} points {row['domain']}" for row in rows if row["task"] == "mean"]
     return f"{route}: {', '.join(means)}."
 
 
-def _search_pooled_task(context: StudyContext, tasks: Sequence[TaskWithAnswerMode], seed: int) -> Route:
+def _search_pooled_task(context: StudyContext, tasks: Sequence[TaskWithAnswerMode], seed: int) -> RouteOrMixture:
     """The pool's search in an ordinary run's folder."""
     folder_path = context.folder.run_folder(f"{POOL}-{seed}")
     # The pool's own mode only counts tokens; every example is answered in its task's mode.

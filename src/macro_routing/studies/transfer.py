@@ -7,7 +7,7 @@ from typing import Any
 from macro_routing.errors import SettingsError
 from macro_routing.report.formatting import shorten_model_name
 from macro_routing.report.heatmap import Heatmap
-from macro_routing.routes.route import Route
+from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.studies import question_overlap
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import (
@@ -79,7 +79,7 @@ def _compare_transfer(
     }
 
 
-def _make_transfer_heatmap(rows: Sequence[Row], routes: Mapping[str, Route]) -> Heatmap:
+def _make_transfer_heatmap(rows: Sequence[Row], routes: Mapping[str, RouteOrMixture]) -> Heatmap:
     names = list(routes)
     cells = {(names.index(row["source"]), names.index(row["target"])): row for row in rows}
     indices = range(len(names))

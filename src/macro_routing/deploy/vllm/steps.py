@@ -12,7 +12,7 @@ from typing import Any
 from torch import nn
 
 from macro_routing.errors import ModelError
-from macro_routing.models.routing import shallow_copy
+from macro_routing.models.layer_copies import shallow_copy
 from macro_routing.routes.route import Route
 
 
