@@ -300,6 +300,7 @@ class CudaGraphStep:
                     for tensor, value in zip(tensors, saved, strict=True):
                         tensor.copy_(value)
             torch.cuda.current_stream().wait_stream(stream)
+            self._cache = cache  # replays read and write its memory
             self._graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self._graph):
                 self._logits = model(self._token, past_key_values=cache, use_cache=True).logits[:, -1]
