@@ -103,8 +103,8 @@ ANSWERS = {
 EARLIER = {
     "setting": "setting",
     "seed": "seed",
-    "before": "with an error probability of 0.03, points",
-    "now": "with 0.1, points",
+    "before": "with the earlier decision, points",
+    "now": "with the decision of today, points",
 }
 
 
@@ -235,15 +235,33 @@ def _format_truncation(variants: Sequence[RouteTestResult]) -> str:
 
 
 def make_earlier_rows(kept: Path) -> list[dict[str, Any]]:
-    """Searches that were made again because a setting of the default has changed, and what they had ended with."""
+    """Searches that were made again because the default has changed, and what they had ended with.
+
+    Two last rows have the mean difference between the two, where answers are direct and where choices are compared.
+    """
+    from macro_routing.runs.result import SELECTED
+    from macro_routing.studies.paired_comparisons import estimate_difference_over_seeds
+
     found = []
+    pairs: dict[str, list[list[Any]]] = {"direct": [], "likelihood": []}
     for setting in SETTINGS:
         now = {(arm.method, arm.seed): arm for arm in read_recorded_runs(setting.folder, kept)}
+        of_setting = []
         for before in read_recorded_runs(setting.earlier_folder, kept):
             after = now.get((before.method, before.seed))
             told = {"before": _format_gain(before), "now": _format_gain(after) if after else "not run again"}
             routes = {"raw": [before.result.route, after.result.route if after else None]}
             found.append({"setting": setting.name, "seed": before.seed, **told, **routes})
+            if after:
+                name = SELECTED[before.method]
+                of_setting.append((before.right[name], after.right[name]))
+        if of_setting and setting.mode in pairs:
+            pairs[setting.mode].append(of_setting)
+    for mode, settings in pairs.items():
+        if settings:
+            mean = estimate_difference_over_seeds(settings)
+            change = f"{100 * mean.mean:+.1f} ({100 * mean.low:+.1f} to {100 * mean.high:+.1f}) against the earlier one"
+            found.append({"setting": f"mean of {len(settings)} settings, {mode}", "seed": "all", "now": change})
     return found
 
 

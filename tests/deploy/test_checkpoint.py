@@ -17,6 +17,7 @@ from macro_routing.deploy.routed_checkpoint import write_routed_checkpoint
 from macro_routing.errors import ExportError, ModelError
 from macro_routing.models import load_model
 from macro_routing.models.routing import apply_route
+from macro_routing.routes.mixture import Mixture
 from tests.cli.runner import run
 from tests.deploy.bases import ADDS, PLAIN, SHORT, files_in, rewrite_config, route_file, tiny_base
 from tests.models.tiny import VARIANTS, tokens
@@ -48,6 +49,28 @@ def test_both_checkpoints_equal_the_routed_model(architecture, tmp_path):
     write_routed_checkpoint(base, ADDS, None, tmp_path / "routed")
     assert _same(tmp_path / "hf", base, PLAIN)
     assert _same(tmp_path / "routed", base, ADDS)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("architecture", _FEW)
+def test_a_mixture_is_exported_as_a_routed_checkpoint(architecture, tmp_path):
+    base = tiny_base(tmp_path / "base", architecture)
+    mixture = Mixture.from_weights([(PLAIN, 1.5), (ADDS, -0.5)])
+    macro_routing.register()
+    write_routed_checkpoint(base, mixture, None, tmp_path / "routed")
+    assert _same(tmp_path / "routed", base, mixture)
+    card = (tmp_path / "routed" / "README.md").read_text()
+    assert "adds what several routes" in card
+    assert "-0.5 × the log-probabilities of" in card
+
+
+@pytest.mark.parametrize("target", ["hf", "gguf", "mergekit"])
+def test_other_targets_reject_a_mixture(target, base, tmp_path):
+    mixture = str(Mixture.from_weights([(PLAIN, 1.5), (ADDS, -0.5)]))
+    options = ["--model", base.name, "--format", target, "--out", tmp_path / "out"]
+    result = run("export", mixture, *options, status=2)
+    assert f"this is a mixture of 2 routes, but --format {target} takes a single route" in result.stderr
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_standard_checkpoint_needs_nothing_of_ours(tmp_path):

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_progress_message
-from macro_routing.cli.route_argument import find_model_of_route, read_route, read_route_file
+from macro_routing.cli.route_argument import find_model_of_route, read_route, read_route_file, read_route_or_mixture
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.cli.stopping import show_hint_on_interrupt
 from macro_routing.deploy.export_common import open_exportable_model
@@ -67,10 +67,13 @@ def export(
     )
     with show_hint_on_interrupt("nothing was written"):
         base = open_exportable_model(name, revision=revision, report=print_progress_message)
-        parsed = read_route(route, base)
         if to == "routed":
-            write_routed_checkpoint(base, parsed, evidence, out, copy_weights=copy_weights)
-        elif to == "gguf":
+            applied = read_route_or_mixture(route, base)
+            write_routed_checkpoint(base, applied, evidence, out, copy_weights=copy_weights)
+            print(out)
+            return
+        parsed = read_route(route, base, f"--format {to}")
+        if to == "gguf":
             write_gguf(base, parsed, evidence, out)
         elif to == "mergekit":
             write_mergekit_config(base, parsed, out)

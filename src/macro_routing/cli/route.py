@@ -10,6 +10,8 @@ from macro_routing.cli.console import format_multiline_field, print_fields, prin
 from macro_routing.cli.help_groups import make_command_group
 from macro_routing.cli.route_argument import read_route_text
 from macro_routing.routes import Route, format_route, parse_route
+from macro_routing.routes.mixture import Mixture
+from macro_routing.routes.notation import parse_route_or_mixture
 from macro_routing.routes.route_file import is_route_file_text, parse_route_file
 from macro_routing.routes.route_moves import (
     count_route_moves,
@@ -25,7 +27,8 @@ RouteArgument = Annotated[
     typer.Argument(
         metavar="ROUTE",
         help="A route: the paper's text ('L0-L7 L3-L9 RJ'), JSON, a RYS pair (45,52), a range list (0..14,12..39),"
-        " mergekit YAML; a file that holds one; or - for standard input.",
+        " mergekit YAML; a mixture ('1.5 [L0 RJ] - 0.5 [L0-L3 L5 RJ]'); a file that holds one; or - for standard"
+        " input.",
         show_default=False,
     ),
 ]
@@ -40,7 +43,7 @@ def show_route(
     layers: LayersOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Show what a route executes and how it differs from the standard pass.
+    """Show what a route or mixture executes and how it differs from the standard pass.
 
     In the track, `-` is an ordinary step, `<` a jump back, `=` a repeat, `>` a jump ahead, `+` an add, `~` a
     subtraction; after anything but ordinary steps the layer is named.
@@ -48,26 +51,41 @@ def show_route(
     Example: `macro route show 'L0-L7 L3-L9 RJ' --layers 28`
     """
     text = read_route_text(route)
-    parsed = parse_route(text, layers)
+    parsed = parse_route_or_mixture(text, layers)
     if as_json:
-        print_json(_route_to_json(parsed))
+        print_json(_mixture_to_json(parsed) if isinstance(parsed, Mixture) else _route_to_json(parsed))
         return
-    facts = count_route_moves(parsed)
     file = parse_route_file(text.lstrip("\ufeff")) if is_route_file_text(text) else None
     advice = [("recommended", f"no: {file.recommendation}")] if file and not file.recommended else []
-    print_fields(
-        [
-            ("route", str(parsed)),
-            ("executes", " ".join(str(step) for step in parsed.steps)),
-            ("length", f"{facts.length} applications on {parsed.layers} layers"),
-            ("track", render_route_ascii(parsed)),
-            ("made of", _describe_route_composition(parsed)),
-            *format_multiline_field(
-                "differs in", describe_deviations_from_standard_pass(parsed) or ["nothing: this is the standard pass"]
-            ),
-            *advice,
-        ]
-    )
+    fields = _describe_mixture(parsed) if isinstance(parsed, Mixture) else _describe_route(parsed)
+    print_fields([*fields, *advice])
+
+
+def _describe_route(route: Route) -> list[tuple[str, str]]:
+    return [
+        ("route", str(route)),
+        ("executes", " ".join(str(step) for step in route.steps)),
+        ("length", f"{route.length} applications on {route.layers} layers"),
+        ("track", render_route_ascii(route)),
+        ("made of", _describe_route_composition(route)),
+        *_describe_differences(route),
+    ]
+
+
+def _describe_differences(route: Route) -> list[tuple[str, str]]:
+    differences = describe_deviations_from_standard_pass(route) or ["nothing: this is the standard pass"]
+    return list(format_multiline_field("differs in", differences))
+
+
+def _describe_mixture(mixture: Mixture) -> list[tuple[str, str]]:
+    """The mixture's cost, then every member with its weight."""
+    alone = sum(route.length for route in mixture.routes)
+    cost = f"{mixture.length} applications on {mixture.layers} layers; its routes one by one: {alone}"
+    fields = [("mixture", str(mixture)), ("length", cost)]
+    for member in mixture.members:
+        fields += [("member", f"{member.weight:+.4g} × {member.route}"), ("track", render_route_ascii(member.route))]
+        fields += _describe_differences(member.route)
+    return fields
 
 
 def _describe_route_composition(route: Route) -> str:
@@ -88,6 +106,16 @@ def _route_to_json(route: Route) -> dict[str, object]:
         **dataclasses.asdict(count_route_moves(route)),
         "differences": describe_deviations_from_standard_pass(route),
         "track": render_route_ascii(route),
+    }
+
+
+def _mixture_to_json(mixture: Mixture) -> dict[str, object]:
+    return {
+        "route": str(mixture),
+        "layers": mixture.layers,
+        "is_standard": False,
+        "length": mixture.length,
+        "members": [{"weight": member.weight, **_route_to_json(member.route)} for member in mixture.members],
     }
 
 

@@ -10,7 +10,7 @@ import typer
 
 from macro_routing import models
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_progress_message
-from macro_routing.cli.route_argument import find_model_of_route, read_route
+from macro_routing.cli.route_argument import find_model_of_route, read_route, read_route_or_mixture
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.deploy import serving
 from macro_routing.errors import MacroError, ModelError
@@ -84,7 +84,9 @@ def _reject_reserved_options(arguments: list[str]) -> None:
 
 def _serve_with_vllm(route: str, model: str, loading: LoadOptions, arguments: list[str], only_print: bool) -> None:
     metadata = read_model_metadata(model, loading, print_progress_message)
-    command = serving.make_vllm_command(metadata.folder, read_route(route, metadata), metadata.config, arguments)
+    command = serving.make_vllm_command(
+        metadata.folder, read_route(route, metadata, "vLLM"), metadata.config, arguments
+    )
     print(shlex.join(command), flush=True)
     if not only_print:
         # The server takes this process's place, so that signals and the exit status are its own.
@@ -95,7 +97,7 @@ def _serve_with_vllm(route: str, model: str, loading: LoadOptions, arguments: li
 def _serve_with_transformers(route: str, model: str, loading: LoadOptions, name: str, host: str, port: int) -> None:
     serving.check_transformers_server_packages()
     frozen = models.load_model(model, loading, print_progress_message)
-    parsed = read_route(route, frozen)
+    parsed = read_route_or_mixture(route, frozen)
     routed = frozen.model if parsed.is_standard else models.apply_route(frozen, parsed)
     print_progress_message(f"{name} on {parsed}, served by transformers on http://{host}:{port}/v1")
     serving.serve_with_transformers(routed, frozen.tokenizer, name, host, port)

@@ -8,7 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from macro_routing.deploy.export_common import get_hub_commit
 from macro_routing.models.frozen import ModelMetadata
-from macro_routing.routes.route import Route
+from macro_routing.routes.mixture import Mixture, RouteOrMixture
 from macro_routing.routes.route_file import RouteFile
 from macro_routing.routes.route_moves import describe_deviations_from_standard_pass
 
@@ -26,7 +26,7 @@ _FIELD_TITLES = {
 
 
 def write_model_card(
-    folder: Path, base: ModelMetadata, route: Route, evidence: RouteFile | None, *, needs_macro: bool
+    folder: Path, base: ModelMetadata, route: RouteOrMixture, evidence: RouteFile | None, *, needs_macro: bool
 ) -> None:
     """Write the card, and the route file where there is one, to a checkpoint's folder."""
     (folder / "README.md").write_text(make_model_card(base, route, evidence, needs_macro=needs_macro), encoding="utf-8")
@@ -34,7 +34,9 @@ def write_model_card(
         (folder / "route.json").write_text(evidence.to_json() + "\n", encoding="utf-8")
 
 
-def make_model_card(base: ModelMetadata, route: Route, evidence: RouteFile | None, *, needs_macro: bool) -> str:
+def make_model_card(
+    base: ModelMetadata, route: RouteOrMixture, evidence: RouteFile | None, *, needs_macro: bool
+) -> str:
     """The card's text."""
     hub_model = {"base_model": base.name} if get_hub_commit(base) else {}
     front_matter = {
@@ -54,11 +56,19 @@ def make_model_card(base: ModelMetadata, route: Route, evidence: RouteFile | Non
         name=base.name if hub_model else Path(base.name).name,  # no path of this machine in the card
         weights_id=base.weights_id,
         route=route,
-        deviations=describe_deviations_from_standard_pass(route),
+        is_mixture=isinstance(route, Mixture),
+        deviations=_describe_route_or_mixture(route),
         evidence=evidence,
         titles=_FIELD_TITLES,
         needs_macro=needs_macro,
     )
+
+
+def _describe_route_or_mixture(route: RouteOrMixture) -> list[str]:
+    """What differs from the standard pass; of a mixture, each member with its weight."""
+    if isinstance(route, Mixture):
+        return [f"{member.weight:+g} × the log-probabilities of {member.route}" for member in route.members]
+    return describe_deviations_from_standard_pass(route)
 
 
 def _escape_markdown(value: Any) -> str:

@@ -10,6 +10,7 @@ from macro_routing.errors import ModelError, RouteError, suggest_name
 from macro_routing.models.find_decoder import count_model_layers
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.routing import apply_route
+from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.routes.route import Route
 
 STANDARD = "standard"
@@ -27,7 +28,7 @@ class RoutedModel:
     object itself acts as that model; outside it acts as the standard pass.
     """
 
-    def __init__(self, model: Any, routes: Mapping[str, Route], *, allow_untested: bool = False) -> None:
+    def __init__(self, model: Any, routes: Mapping[str, RouteOrMixture], *, allow_untested: bool = False) -> None:
         if isinstance(model, FrozenModel):
             model, allow_untested = model.model, True  # it was checked when it was loaded
         if STANDARD in routes:

@@ -8,6 +8,7 @@ finalists that pass, the fastest is returned that cannot be distinguished from t
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,8 @@ from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.routes.route import Route
 from macro_routing.search.decision_settings import SPEED, DecisionSettings
 
-GetCorrect = Callable[[RouteOrMixture], NDArray[np.bool_]]
+RouteT = TypeVar("RouteT", bound=RouteOrMixture)
+GetCorrect = Callable[[RouteT], NDArray[np.bool_]]
 """Which fresh examples a route answers correctly; the search used none of them, and all routes get the same ones."""
 TYPICAL_DISCORDANCE = 0.2
 """Share of examples on which a route and the standard pass usually differ."""
@@ -54,13 +56,13 @@ class FinalistEvidence:
 
 
 def assess_finalists(
-    routes: Sequence[RouteOrMixture], get_correct_flags: GetCorrect, settings: DecisionSettings
-) -> dict[RouteOrMixture, FinalistEvidence]:
+    routes: Sequence[RouteT], get_correct_flags: GetCorrect[RouteT], settings: DecisionSettings
+) -> dict[RouteT, FinalistEvidence]:
     """The evidence for every route but the standard pass."""
     routes = [route for route in dict.fromkeys(routes) if not route.is_standard]
     if not routes:
         return {}
-    standard = get_correct_flags(Route.standard(routes[0].layers)).astype(np.int8)
+    standard = get_correct_flags(cast(RouteT, Route.standard(routes[0].layers))).astype(np.int8)
     differences = np.array([get_correct_flags(route).astype(np.int8) - standard for route in routes])
     required = [settings.required_gain(route) for route in routes]
     p_values = compute_sign_flip_p_values(differences, required)
@@ -72,28 +74,26 @@ def assess_finalists(
 
 
 def decide_route(
-    evidence: Mapping[RouteOrMixture, FinalistEvidence],
-    settings: DecisionSettings,
-    excluded: Collection[RouteOrMixture] = (),
-) -> RouteOrMixture | None:
+    evidence: Mapping[RouteT, FinalistEvidence], settings: DecisionSettings, excluded: Collection[RouteT] = ()
+) -> RouteT | None:
     """The route to return; None for the standard pass."""
     passed = [
-        finalist
-        for finalist in evidence.values()
+        (route, finalist)
+        for route, finalist in evidence.items()
         if finalist.p_value <= settings.max_error_probability
-        and settings.can_meet_objective(finalist.route)
-        and finalist.route not in excluded
+        and settings.can_meet_objective(route)
+        and route not in excluded
     ]
     if not passed:
         return None
     if settings.objective != SPEED:
-        best = max(passed, key=lambda finalist: finalist.gain - finalist.required_gain)
+        _, best = max(passed, key=lambda item: item[1].gain - item[1].required_gain)
         passed = [
-            finalist
-            for finalist in passed
+            (route, finalist)
+            for route, finalist in passed
             if not _is_significantly_worse(finalist, best, settings.max_error_probability)
         ]
-    return min(passed, key=lambda finalist: (finalist.route.length, -finalist.gain)).route
+    return min(passed, key=lambda item: (item[0].length, -item[1].gain))[0]
 
 
 def _is_significantly_worse(finalist: FinalistEvidence, best: FinalistEvidence, level: float) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.evaluation.outcomes import RouteEvaluation
-from macro_routing.routes.mixture import Mixture
+from macro_routing.routes.mixture import Member, Mixture
 from macro_routing.routes.route import Route
 from macro_routing.search.decision_settings import DecisionSettings
 
@@ -23,6 +23,8 @@ N_FOLDS = 5
 _NEWTON_STEPS = 25
 _FOLDS_STREAM = 31
 _MIN_LIKELIHOOD = 1e-12
+_WEIGHT_DIGITS = 3
+"""Digits of a weight behind the point, so that it can be read; what is evaluated is the rounded mixture."""
 
 
 @dataclass(frozen=True)
@@ -149,12 +151,16 @@ def fit_mixtures(
         for cells, outcome, sizes in zip(row, evaluation.outcomes, choice_sizes, strict=True):
             cells[: len(sizes)] = np.divide(outcome.log_likelihoods, sizes)
 
-    def make_mixture(indices: Sequence[int], weights: Sequence[float]) -> Mixture:
-        return Mixture.from_weights((routes[index], weight) for index, weight in zip(indices, weights, strict=True))
-
     def is_affordable(indices: Sequence[int]) -> bool:
-        return decision.is_affordable(make_mixture(indices, [1.0] * len(indices)))
+        return decision.is_affordable(make_mixture(routes, indices, [1.0] * len(indices)))
 
     assert decision.members is not None
     path = choose_members(scores, np.array(answers), decision.members, seed, is_allowed=is_affordable)
-    return [make_mixture(members.indices, members.weights) for members in path[1:]]
+    return [make_mixture(routes, members.indices, members.weights) for members in path[1:]]
+
+
+def make_mixture(routes: Sequence[Route], indices: Sequence[int], weights: Sequence[float]) -> Mixture:
+    """The normal form of these routes with these weights, rounded."""
+    summed = Mixture.from_weights((routes[index], weight) for index, weight in zip(indices, weights, strict=True))
+    rounded = [(member.route, round(member.weight, _WEIGHT_DIGITS)) for member in summed.members]
+    return Mixture(tuple(Member(route, weight) for route, weight in rounded if weight))

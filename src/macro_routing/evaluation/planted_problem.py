@@ -18,7 +18,6 @@ from macro_routing.errors import SettingsError
 from macro_routing.evaluation.final_decision import FinalistEvidence, assess_finalists, decide_route
 from macro_routing.evaluation.racing import NEVER, race_routes
 from macro_routing.evaluation.work_items import UnitSizes, shuffle_indices_into_units
-from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.routes.route import Route
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.macro import select_candidate
@@ -121,8 +120,7 @@ def solve_planted(
     if isinstance(searcher, GuidedSearch):
         held = searcher.holdout
 
-        def get_correct_flags(route: RouteOrMixture) -> NDArray[np.bool_]:
-            assert isinstance(route, Route)  # a planted problem knows no predictions to mix
+        def get_correct_flags(route: Route) -> NDArray[np.bool_]:
             holdout = [problem.simulate_which_examples_correct(route, TRAIN, held)] if held else []
             return np.concatenate(
                 [*holdout, problem.simulate_which_examples_correct(route, VALIDATION, range(validation))]

@@ -12,9 +12,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from macro_routing.models.find_decoder import get_decoder
 from macro_routing.models.frozen import FrozenModel
+from macro_routing.models.mixing import combine_logits
 from macro_routing.models.reference import build_unrolled_model, compute_route_reference_logits
 from macro_routing.models.routing import apply_route
 from macro_routing.models.support import get_text_config
+from macro_routing.routes.mixture import Mixture, RouteOrMixture
 from macro_routing.routes.route import Add, Route, Step
 
 TOLERANCES = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
@@ -52,6 +54,7 @@ class ModelWithCheckInputs:
     """A route without adds."""
     adding_route: Route
     """A route with adds."""
+    mixture: Mixture
 
     @property
     def unrouted_model(self) -> Any:
@@ -83,7 +86,7 @@ class ModelWithCheckInputs:
             return QUANTIZED_TOLERANCE
         return TOLERANCES.get(self.unrouted_model.dtype, TOLERANCES[torch.float32])
 
-    def apply_route(self, route: Route) -> Any:
+    def apply_route(self, route: RouteOrMixture) -> Any:
         """Make the routed model under test."""
         return apply_route(self.unrouted_model, route, allow_untested=True)
 
@@ -94,9 +97,9 @@ class ModelWithCheckInputs:
         return logits
 
 
-def run_checks(frozen: FrozenModel, route: Route | None = None) -> Iterator[CheckResult]:
-    """Run all checks, on the given route or on test routes with repeats, skips, jumps and adds."""
-    subject = ModelWithCheckInputs(frozen, *_choose_doctor_routes(frozen.layers, route))
+def run_checks(frozen: FrozenModel, route: RouteOrMixture | None = None) -> Iterator[CheckResult]:
+    """Run all checks, on the given route or mixture, or on test routes with repeats, skips, jumps and adds."""
+    subject = _choose_inputs(frozen, route)
     subject.compute_logits(frozen.model)  # some quantized weights are repacked on first use
     before, answers = digest_weights(frozen.model), _decode_greedily(frozen.model, subject.prompt_tokens)[1]
     for name, check in CHECKS:
@@ -115,6 +118,14 @@ def _run_check(
         return check(subject, name)
     except Exception as error:  # noqa: BLE001 a check that cannot run fails, and the others still run
         return CheckResult(name, passed=False, detail=f"{type(error).__name__}: {error}")
+
+
+def _choose_inputs(frozen: FrozenModel, route: RouteOrMixture | None) -> ModelWithCheckInputs:
+    """Of a mixture, the other checks take its last route."""
+    single = route.routes[-1] if isinstance(route, Mixture) else route
+    plain, adding = _choose_doctor_routes(frozen.layers, single)
+    default = Mixture.from_weights([(Route.standard(frozen.layers), 1.5), (adding, -0.5)])
+    return ModelWithCheckInputs(frozen, plain, adding, route if isinstance(route, Mixture) else default)
 
 
 def _choose_doctor_routes(layers: int, route: Route | None) -> tuple[Route, Route]:
@@ -163,6 +174,15 @@ def _check_adds_match_reference(subject: ModelWithCheckInputs, name: str) -> Che
     logits = subject.compute_logits(subject.apply_route(subject.adding_route))
     expected = compute_route_reference_logits(subject.unrouted_model, subject.adding_route, subject.prompt_tokens)
     return _compare_logits(name, logits, expected, subject.tolerance, str(subject.adding_route))
+
+
+def _check_mixture(subject: ModelWithCheckInputs, name: str) -> CheckResult:
+    mixture = subject.mixture
+    logits = subject.compute_logits(subject.apply_route(mixture))
+    members = [subject.compute_logits(subject.apply_route(route)) for route in mixture.routes]
+    expected = combine_logits(members, mixture)
+    plausible = logits.isfinite() & expected.isfinite()
+    return _compare_logits(name, logits[plausible], expected[plausible], subject.tolerance, str(mixture))
 
 
 def _check_cached_decoding(subject: ModelWithCheckInputs, name: str, *, static: bool) -> CheckResult:
@@ -347,6 +367,7 @@ CHECKS: Sequence[tuple[str, Callable[[ModelWithCheckInputs, str], CheckResult]]]
     ("identity route equals the untouched model, bit for bit", _check_identity_route),
     ("plain route equals an independently built deeper model", _check_routed_logits_without_adds),
     ("adds equal the reference implementation", _check_adds_match_reference),
+    ("a mixture equals its routes one by one", _check_mixture),
     ("cached decoding equals recomputing", partial(_check_cached_decoding, static=False)),
     ("static cache equals recomputing", partial(_check_cached_decoding, static=True)),
     ("CUDA graph equals eager decoding", _check_cuda_graph),

@@ -15,6 +15,7 @@ from macro_routing.report.formatting import (
 )
 from macro_routing.report.rendering import render_template
 from macro_routing.report.tables import ReportTable, Row, TableCell
+from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.routes.route import Route
 from macro_routing.runs.progress import RoundReport
 
@@ -30,7 +31,7 @@ _FIELDS: dict[str, tuple[str, Callable[[float], str]]] = {
 Cost = Mapping[str, Any]
 
 
-def render_route_cost_section(route: Route, cost: Cost | None, rounds: Sequence[RoundReport]) -> Markup:
+def render_route_cost_section(route: RouteOrMixture, cost: Cost | None, rounds: Sequence[RoundReport]) -> Markup:
     """Layers, time and memory of both; what was not measured says so. Below them, what the search itself took."""
     standard, routed = (_get_route_costs(arm, cost) for arm in (Route.standard(route.layers), route))
     rows: list[Row] = [
@@ -53,7 +54,7 @@ def render_route_cost_section(route: Route, cost: Cost | None, rounds: Sequence[
     )
 
 
-def _get_route_costs(route: Route, cost: Cost | None) -> dict[str, Any]:
+def _get_route_costs(route: RouteOrMixture, cost: Cost | None) -> dict[str, Any]:
     measured = {} if cost is None else cost["routes"].get(str(route), {})
     return {field: measured.get(field) for field in _FIELDS} | {"layers": measured.get("layers", route.length)}
 

@@ -15,7 +15,7 @@ from macro_routing.report.interval_chart import draw_test_accuracy_chart
 from macro_routing.report.policy_map import draw_policy_map
 from macro_routing.report.rendering import write_output_file
 from macro_routing.report.rounds_chart import draw_rounds_chart
-from macro_routing.report.route_chart import draw_route_chart
+from macro_routing.report.route_chart import draw_route_charts
 from macro_routing.report.run_comparison_page import draw_run_gains
 from macro_routing.report.run_data import RunData, explain_unreadable_run, load_run_for_report
 
@@ -57,10 +57,10 @@ def draw_run_figures(run: RunData) -> list[Figure]:
     chosen, settings = run.chosen_route, run.search_settings
     figures = [
         None if run.result is None else draw_test_accuracy_chart(run.result),
-        None if chosen is None else draw_route_chart(chosen, str(chosen)),
+        *([] if chosen is None else draw_route_charts(chosen)),
         draw_rounds_chart(run.rounds, settings["iterations"], settings, run.draws),
         draw_block_map(run.draws, run.layers) if run.sweeps_blocks else None,
-        draw_policy_map(run.policies[-1], chosen) if run.policies else None,
+        draw_policy_map(run.policies[-1], run.chosen_single_route) if run.policies else None,
     ]
     return [replace(figure, title=f"{run.title} · {figure.title}") for figure in figures if figure is not None]
 

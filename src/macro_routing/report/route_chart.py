@@ -1,6 +1,7 @@
 """A route over the layers: steps from left to right, layers from bottom to top."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from markupsafe import Markup
 from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.rendering import render_template
 from macro_routing.report.scale import Scale, list_integer_ticks
+from macro_routing.routes.mixture import Mixture, RouteOrMixture
 from macro_routing.routes.route import Route, Step
 from macro_routing.routes.route_moves import describe_deviations_from_standard_pass
 
@@ -19,10 +21,25 @@ _MAX_STEPS = 600
 _MOVE_NAMES = {"ahead": "jump ahead", "back": "jump back", "repeat": "repeat"}
 
 
-def render_route(route: Route) -> Markup:
-    """The route, its chart with the legend and, in words, what differs from the standard pass."""
+def render_route(route: RouteOrMixture) -> Markup:
+    """The route, its chart with the legend and, in words, what differs from the standard pass.
+
+    Of a mixture, all of this for each member.
+    """
+    if isinstance(route, Mixture):
+        members = [(member.weight, render_route(member.route)) for member in route.members]
+        return render_template("mixture.html", mixture=route, members=members)
     deviations = describe_deviations_from_standard_pass(route)
     return render_template("route.html", route=route, figure=draw_route_chart(route), deviations=deviations)
+
+
+def draw_route_charts(route: RouteOrMixture, title: str = "") -> list[Figure]:
+    """The chart of a route, or of each member of a mixture; none of a route that is too long for one."""
+    if isinstance(route, Mixture):
+        charts = [draw_route_chart(member.route, f"{member.weight:+.3g} × {member.route}") for member in route.members]
+        return [replace(chart, name=f"{chart.name}_{number}") for number, chart in enumerate(charts, 1) if chart]
+    chart = draw_route_chart(route, title or str(route))
+    return [] if chart is None else [chart]
 
 
 def draw_route_chart(route: Route, title: str = "The route") -> Figure | None:

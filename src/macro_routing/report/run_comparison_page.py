@@ -26,7 +26,7 @@ from macro_routing.report.interval_chart import (
 )
 from macro_routing.report.rendering import render_page, render_table, render_template, write_output_file
 from macro_routing.report.result_section import make_difference_cell
-from macro_routing.report.route_chart import draw_route_chart
+from macro_routing.report.route_chart import draw_route_charts
 from macro_routing.report.run_data import RunData, explain_unreadable_run, load_run_for_report
 from macro_routing.report.tables import ReportTable, Row, TableCell, flatten_settings
 from macro_routing.runs.options import format_config_as_toml
@@ -204,7 +204,7 @@ def _render_routes(runs: NamedRuns) -> Markup:
     routes = [(name, run.chosen_route) for name, run in runs.items()]
     hidden = len(routes[_MAX_ROUTES:])
     return render_template(
-        "compared_routes.html", routes=routes[:_MAX_ROUTES], hidden_runs=hidden, draw_route=draw_route_chart
+        "compared_routes.html", routes=routes[:_MAX_ROUTES], hidden_runs=hidden, draw_routes=draw_route_charts
     )
 
 

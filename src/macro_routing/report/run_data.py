@@ -8,7 +8,7 @@ from typing import Any
 
 from macro_routing.errors import RunError
 from macro_routing.report.policy_map import PolicyFrame
-from macro_routing.routes.paper_notation import parse_program
+from macro_routing.routes.mixture import RouteOrMixture, parse_mixture, to_simplest_form
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.runs import folder as files
@@ -68,9 +68,14 @@ class RunData:
         return str(self.header["scope"].get("task", self.given_config["task"]))
 
     @property
-    def chosen_route(self) -> Route | None:
-        """The chosen route, once there is one."""
-        return None if self.choice is None else parse_program(self.choice["chosen"]).to_route(self.layers)
+    def chosen_route(self) -> RouteOrMixture | None:
+        """The chosen route or mixture, once there is one."""
+        return None if self.choice is None else to_simplest_form(parse_mixture(self.choice["chosen"], self.layers))
+
+    @property
+    def chosen_single_route(self) -> Route | None:
+        """The chosen route where it is no mixture."""
+        return self.chosen_route if isinstance(self.chosen_route, Route) else None
 
     @property
     def generates_text(self) -> bool:

@@ -84,5 +84,5 @@ def _render_search_sections(run: RunData) -> dict[str, Markup]:
     if block_map is not None:
         sections["Repeated blocks"] = block_map.to_html()
     if run.policies:
-        sections["Policy per round"] = render_policy_maps(run.policies, run.chosen_route)
+        sections["Policy per round"] = render_policy_maps(run.policies, run.chosen_single_route)
     return sections

@@ -34,7 +34,7 @@ class Mixture:
     members: tuple[Member, ...]
 
     def __post_init__(self) -> None:
-        """Reject members that cannot be added, and order the others: the standard pass first, then by their text."""
+        """Reject members that cannot be added; order the others: positive weights, the standard pass, then by text."""
         if not self.members:
             raise RouteError("a mixture needs at least one route")
         if len(self.members) > MAX_MEMBERS:
@@ -49,7 +49,10 @@ class Mixture:
                 raise RouteError(f"the weight of a mixture's route must be finite and not 0, not {member.weight}")
         if len({member.route for member in self.members}) < len(self.members):
             raise RouteError("a mixture has each route once; add up the weights of equal routes")
-        ordered = sorted(self.members, key=lambda member: (not member.route.is_standard, str(member.route)))
+        # A text that begins with a minus sign would be an option of a command.
+        ordered = sorted(
+            self.members, key=lambda member: (member.weight < 0, not member.route.is_standard, str(member.route))
+        )
         object.__setattr__(self, "members", tuple(ordered))
 
     @classmethod
@@ -83,7 +86,9 @@ class Mixture:
     @property
     def reference(self) -> int:
         """Index of the member that says which tokens are plausible: the standard pass, else the largest weight."""
-        return 0 if self.members[0].route.is_standard else max(range(len(self.members)), key=self.weights.__getitem__)
+        indices = range(len(self.members))
+        standard = [index for index in indices if self.routes[index].is_standard]
+        return standard[0] if standard else max(indices, key=self.weights.__getitem__)
 
     @property
     def is_single(self) -> bool:

@@ -29,7 +29,7 @@ def parse_route(text: str, layers: int | None) -> Route:
 
     ``layers`` is the model's number of layers; only JSON that carries it may leave it out. A mixture is rejected.
     """
-    return require_single_route(parse_route_or_mixture(text, layers), "this")
+    return require_single_route(parse_route_or_mixture(text, layers), "this command")
 
 
 def parse_route_or_mixture(text: str, layers: int | None) -> RouteOrMixture:

@@ -9,7 +9,7 @@ from typing import Any
 from macro_routing.errors import RunError
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.statistics import PairedComparison, smallest_detectable_gain
-from macro_routing.routes.mixture import RouteOrMixture, parse_mixture, to_simplest_form
+from macro_routing.routes.mixture import Mixture, RouteOrMixture, parse_mixture, to_simplest_form
 from macro_routing.runs.final_selection import FinalSelection
 from macro_routing.runs.folder import RESULT, RunFolder
 from macro_routing.runs.methods import METHODS
@@ -127,7 +127,7 @@ def make_route_result(
     elif decision.objective == SPEED:
         verdict = _describe_noninferiority(route, comparison, decision.margin / 100)
     else:
-        verdict = _describe_gain(comparison, detectable, "route")
+        verdict = _describe_gain(comparison, detectable, "mixture" if isinstance(route, Mixture) else "route")
     if not route.is_standard and decision.objective != SPEED:
         verdict += f" It runs {_describe_route_layer_count(route)}."
     if not recommended:
