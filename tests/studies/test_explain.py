@@ -4,10 +4,13 @@ import dataclasses
 
 import pytest
 
+from macro_routing.errors import RouteError
 from macro_routing.evaluation.statistics import compare_paired
 from macro_routing.routes import Route, parse_route
+from macro_routing.routes.notation import parse_route_or_mixture
 from macro_routing.studies.context import RouteWithSearchedTask
 from macro_routing.studies.explain import ablate_route_deviations, split_difference_by_truncation
+from macro_routing.studies.logit_lens import run_logit_lens
 from macro_routing.studies.study_result import write_study_result
 from tests.studies.contexts import SMALL, check_written_files, small_context
 
@@ -36,6 +39,20 @@ def test_a_single_deviation_is_compared_once(tmp_path, frozen):
     found = ablate_route_deviations(context, RouteWithSearchedTask(parse_route("L0-L2 L1 RJ", frozen.layers), SMALL, 1))
     assert found.comparison_count == 1
     assert found.table.rows[1]["difference"] == found.table.rows[0]["difference"]
+
+
+def test_members_of_a_mixture_are_left_out_in_turn(tmp_path, frozen):
+    context = small_context(tmp_path, frozen)
+    text = "2.2 [L0 RJ] - 0.7 [L0 L2 RJ] - 0.5 [L0-L3 L3 RJ]"
+    found = ablate_route_deviations(
+        context, RouteWithSearchedTask(parse_route_or_mixture(text, frozen.layers), SMALL, 1)
+    )
+    assert [row["deviation"] for row in found.table.rows[1:]] == ["-0.7 × L0 L2 RJ", "-0.5 × L0-L3 L3 RJ"]
+    assert found.table.rows[1]["left"] == "2.2 [L0 RJ] - 0.5 [L0-L3 L3 RJ]"
+    check_written_files(context, found)
+    single = RouteWithSearchedTask(parse_route_or_mixture(text, frozen.layers), SMALL, 1)
+    with pytest.raises(RouteError, match="a mixture of 3 routes, but the logit lens takes a single route"):
+        run_logit_lens(context, single)
 
 
 def test_explaining_the_standard_pass_compares_nothing(tmp_path, frozen):

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from macro_routing import studies
-from macro_routing.cli.route_argument import read_route, read_route_text
+from macro_routing.cli.route_argument import read_route_or_mixture, read_route_text
 from macro_routing.cli.run_options import FlagCustomization
 from macro_routing.cli.study_command import StudyCommandInputs, study_command
 from macro_routing.errors import MacroError
@@ -154,7 +154,7 @@ def _run_route_study(call: StudyCommandInputs, argument: str, run_study: RunRout
     base = call.make_shared_run_config(known, task=task.task)
 
     def run_study_on_route(context: "studies.StudyContext") -> "studies.StudyResult":
-        route = read_route(argument, context.frozen_model)
+        route = read_route_or_mixture(argument, context.frozen_model)
         return run_study(
             context, studies.RouteWithSearchedTask(route, task, base.seed, has_source=bool(from_route)), settings
         )

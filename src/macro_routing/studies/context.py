@@ -15,7 +15,7 @@ from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.outcomes import RouteEvaluation
 from macro_routing.models.frozen import FrozenModel, load_model, read_model_metadata
 from macro_routing.report.formatting import shorten_model_name
-from macro_routing.routes.mixture import RouteOrMixture
+from macro_routing.routes.mixture import RouteOrMixture, require_single_route
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as run_files
 from macro_routing.runs.comparison_results import MethodRun, read_method_run
@@ -51,11 +51,15 @@ class StudyTimeOverError(RunError):
 class RouteWithSearchedTask:
     """The route a study is about, and the task and seed it was searched with, whose splits are clean for it."""
 
-    route: Route
+    route: RouteOrMixture
     task: TaskWithAnswerMode
     seed: int
     has_source: bool = True
     """Whether task and seed come from the route's run or file; a plain route says nothing about where it is from."""
+
+    def get_single_route(self, study: str) -> Route:
+        """The route, for a study that takes no mixtures."""
+        return require_single_route(self.route, study)
 
     def was_searched_on_task(self, task: TaskWithAnswerMode) -> bool:
         """Whether the route is known to have been searched on a task."""

@@ -32,7 +32,7 @@ def run_route_cost_study(
     context: StudyContext, subject: RouteWithSearchedTask, settings: CostStudySettings
 ) -> StudyResult:
     """Time the route and the standard pass on every task's first test items."""
-    route, repeats = subject.route, settings.repeats
+    route, repeats = subject.get_single_route("the study of cost"), settings.repeats
     routes = {"standard": context.standard_route, "route": route}
     rows: list[dict[str, Any]] = []
     for task in settings.task_names or (subject.task,):

@@ -4,6 +4,7 @@ import itertools
 from dataclasses import dataclass
 
 from macro_routing.errors import RouteError
+from macro_routing.routes.mixture import Member, Mixture, RouteOrMixture, to_simplest_form
 from macro_routing.routes.route import Route, Step
 from macro_routing.routes.route_diff import RouteEdit, diff_routes
 
@@ -14,9 +15,9 @@ class Deviation:
 
     description: str
     """In words, such as ``repeats L3-L7``."""
-    without: Route | None
+    without: RouteOrMixture | None
     """None where what is left cannot be executed."""
-    alone: Route | None
+    alone: RouteOrMixture | None
     """The standard pass with this deviation only."""
     reason: str = ""
     """Why it cannot be dropped or stand alone."""
@@ -24,10 +25,21 @@ class Deviation:
     """What else changes when it is dropped."""
 
 
-def list_route_deviations(route: Route) -> list[Deviation]:
-    """All deviations in the order of the route; none for the standard pass."""
+def list_route_deviations(route: RouteOrMixture) -> list[Deviation]:
+    """All deviations in the order of the route, or the members of a mixture; none for the standard pass."""
+    if isinstance(route, Mixture):
+        return [_make_member_deviation(route, member) for member in route.members if not member.route.is_standard]
     standard = Route.standard(route.layers)
     return [_make_route_deviation(route, standard, edit) for edit in diff_routes(standard, route)]
+
+
+def _make_member_deviation(mixture: Mixture, member: Member) -> Deviation:
+    """A member; alone it is added to the standard pass only."""
+    others = tuple(other for other in mixture.members if other != member)
+    pair = tuple(other for other in mixture.members if other.route.is_standard or other == member)
+    without = to_simplest_form(Mixture(others)) if others else None
+    alone = to_simplest_form(Mixture(pair))
+    return Deviation(f"{member.weight:+.3g} × {member.route}", without, alone)
 
 
 def _make_route_deviation(route: Route, standard: Route, edit: RouteEdit) -> Deviation:

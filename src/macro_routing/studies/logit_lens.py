@@ -50,7 +50,7 @@ class LogitLensPrompt:
 
 def run_logit_lens(context: StudyContext, subject: RouteWithSearchedTask) -> StudyResult:
     """Read both routes after every step on the task's test examples."""
-    route, task = subject.route, subject.task
+    route, task = subject.get_single_route("the logit lens"), subject.task
     run = context.prepare_task(task, subject.seed)
     examples, routes = run.splits.test, {"standard": context.standard_route, "route": route}
     inputs = {**fingerprint_measurement_inputs(run.evaluator, examples), "route": str(route)}

@@ -53,7 +53,7 @@ def run_side_effects(
     context: StudyContext, subject: RouteWithSearchedTask, settings: SideEffectsSettings
 ) -> StudyResult:
     """Score the route on all tasks, and on plain text."""
-    route, tasks = subject.route, settings.task_names
+    route, tasks = subject.get_single_route("the study of side effects"), settings.task_names
     rows = add_holm_correction([_compare_route_on_task(context, task, subject) for task in tasks])
     if settings.text is not None:
         texts, source = [read_plain_text(settings.text)], settings.text.name
