@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from macro_routing.evaluation.evaluator import evaluate
     from macro_routing.models.frozen import load_model
     from macro_routing.models.routing import apply_route
+    from macro_routing.routes.mixture import Mixture, parse_mixture
     from macro_routing.routes.notation import parse_route
     from macro_routing.routes.route import Program, Route
     from macro_routing.runs.prepare import search_routes
     from macro_routing.tasks.catalog import load_task
 
 __all__ = [
+    "Mixture",
     "Program",
     "Route",
     "__version__",
@@ -30,6 +32,7 @@ __all__ = [
     "load_model",
     "load_route",
     "load_task",
+    "parse_mixture",
     "parse_route",
     "register",
     "search_routes",
@@ -37,6 +40,7 @@ __all__ = [
 __getattr__, __dir__ = make_lazy_imports(
     __name__,
     {
+        "Mixture": "routes.mixture",
         "Program": "routes.route",
         "Route": "routes.route",
         "apply_route": "models.routing",
@@ -44,6 +48,7 @@ __getattr__, __dir__ = make_lazy_imports(
         "load_model": "models.frozen",
         "load_route": "deploy.route_loading",
         "load_task": "tasks.catalog",
+        "parse_mixture": "routes.mixture",
         "parse_route": "routes.notation",
         "register": "deploy.routed_checkpoint",
         "search_routes": "runs.prepare",

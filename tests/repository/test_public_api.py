@@ -15,6 +15,7 @@ import macro_routing
 ROOT = Path(__file__).parents[2]
 ROOMS = ("routes", "search", "tasks", "models", "evaluation", "runs", "report", "deploy")
 PUBLIC = {
+    "Mixture",
     "Program",
     "Route",
     "__version__",
@@ -23,6 +24,7 @@ PUBLIC = {
     "load_model",
     "load_route",
     "load_task",
+    "parse_mixture",
     "parse_route",
     "register",
     "search_routes",

@@ -1,5 +1,6 @@
 """What a route is, how it is written, and the space MACRO searches."""
 
+from macro_routing.routes.mixture import Member, Mixture, parse_mixture
 from macro_routing.routes.notation import format_route, parse_route
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Add, Program, Route, Step
@@ -10,6 +11,8 @@ from macro_routing.routes.space import RouteSpace
 
 __all__ = [
     "Add",
+    "Member",
+    "Mixture",
     "Program",
     "Route",
     "RouteEdit",
@@ -20,6 +23,7 @@ __all__ = [
     "count_route_moves",
     "diff_routes",
     "format_route",
+    "parse_mixture",
     "parse_program",
     "parse_route",
 ]
