@@ -1,13 +1,14 @@
 """The final decision on recorded landscapes: errors where no route is better, and whether what it states is true.
 
-    python -m experiments.decisions {null,calibration,speed} [--replays N] [--first 1000] [--processes 2] [--runs FILE]
-        [--landscapes NAME,NAME] [--write FILE]
+    python -m experiments.decisions {null,calibration,speed,power} [--replays N] [--first 1000] [--processes 2]
+        [--runs FILE] [--landscapes NAME,NAME] [--write FILE]
 
 A replay is a whole guided search on a recorded landscape. Two fifths of its examples judge what was returned; neither
 the search nor the decision sees them. *null*: the outcomes of all routes on an example are complemented jointly with
 probability 1/2, so that no route is better than another. *calibration*: the prior of the gain is learned on all tasks
 but one, and what it predicts for the finalists of that task is compared with what the judging examples show. *speed*:
 the search is for the fastest route that is as accurate, and its claim is held against all examples of the landscape.
+*power*: the same searches as those kept with the decision of commit d0b977b, where there is a gain to find.
 """
 
 import argparse
@@ -33,7 +34,9 @@ from macro_routing.evaluation.gain_posterior import PRIOR_SCALES, GainPosterior
 from macro_routing.evaluation.statistics import holm_correction, mcnemar_p_value, wilson_interval
 from macro_routing.search.decision_settings import ACCURACY, DecisionSettings
 
-NULL, CALIBRATION, SPEED = KINDS = ("null", "calibration", "speed")
+NULL, CALIBRATION, SPEED, POWER = KINDS = ("null", "calibration", "speed", "power")
+EARLIER = RAW_FOLDER.parent / "earlier_decision.jsonl"
+"""Replays with the decision before it became a corrected test."""
 LEVELS = (0.5, 0.8, 0.95)
 _EM_STEPS, _PSEUDO_COUNT = 300, 0.5
 NULL_COLUMNS = {
@@ -58,6 +61,16 @@ SPEED_COLUMNS = {
     "high": "to",
     "returned_percent": "faster route returned (%)",
     "true_percent": "claim true (%)",
+    "n": "replays",
+}
+POWER_COLUMNS = {
+    "landscape": "landscape",
+    "examples": "examples",
+    "earlier": "gain with the earlier decision, points",
+    "now": "with the decision of today",
+    "difference": "difference",
+    "low": "95 % interval, from",
+    "high": "to",
     "n": "replays",
 }
 BINS = (-np.inf, -0.01, 0.01, 0.03, np.inf)
@@ -105,6 +118,9 @@ def count_changes(differences: NDArray[np.int8]) -> list[int]:
 
 def list_jobs(kind: str, replays: int, first: int, names: Sequence[str] = ()) -> Iterator[Job]:
     """For the null, replays for each way to answer, over its landscapes in turn; else for each landscape."""
+    if kind == POWER:
+        yield from ((kind, line["landscape"], line["seed"]) for line in map(json.loads, _read_lines(EARLIER)))
+        return
     names = names or sorted(path.stem for path in RAW_FOLDER.glob("*.json"))
     if kind != NULL:
         yield from ((kind, name, first + seed) for seed in range(replays) for name in names)
@@ -156,6 +172,28 @@ def make_speed_rows(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def make_power_rows(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """By landscape and for all: what was gained on the judging examples, with the earlier decision and now."""
+    earlier = {(line["landscape"], line["seed"]): line["gain"] for line in map(json.loads, _read_lines(EARLIER))}
+    rows = []
+    for name in [*sorted({run["landscape"] for run in runs}), "all"]:
+        same = [run for run in runs if name in (run["landscape"], "all")]
+        before = 100 * np.array([earlier[run["landscape"], run["seed"]] for run in same])
+        now = 100 * np.array([_measured_change(run) for run in same])
+        difference = now - before
+        error = norm.ppf(0.975) * difference.std(ddof=1) / len(same) ** 0.5
+        size = "" if name == "all" else Landscape.load(RAW_FOLDER / f"{name}.json").examples
+        means = {"earlier": before.mean(), "now": now.mean(), "difference": difference.mean()}
+        means |= {"low": difference.mean() - error, "high": difference.mean() + error}
+        told = {what: float(mean) for what, mean in means.items()}
+        rows.append({"landscape": name, "examples": size, **told, "n": len(same)})
+    return rows
+
+
+def _read_lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
 
 
 def _measured_change(run: dict[str, Any]) -> float:
@@ -292,7 +330,7 @@ def bootstrap_mean_by_task(values: Sequence[float], tasks: Sequence[str], resamp
 
 def run_missing(jobs: Sequence[Job], kept: Path | None, processes: int) -> list[dict[str, Any]]:
     """All replays; those that an earlier call kept are not run again."""
-    lines = kept.read_text(encoding="utf-8").splitlines() if kept and kept.is_file() else []
+    lines = _read_lines(kept) if kept and kept.is_file() else []
     runs = {(run["kind"], run["landscape"], run["seed"]): run for run in map(json.loads, lines)}
     missing = [job for job in jobs if job not in runs]
     with ProcessPoolExecutor(processes) as pool:
@@ -324,6 +362,8 @@ def main() -> None:
         rows = make_null_rows(runs)
     elif arguments.kind == SPEED:
         rows, columns = make_speed_rows(runs), SPEED_COLUMNS
+    elif arguments.kind == POWER:
+        rows, columns = make_power_rows(runs), POWER_COLUMNS
     else:
         finalists = predict_left_out_tasks(runs)
         rows, columns = make_calibration_rows(finalists), CALIBRATION_COLUMNS
@@ -331,7 +371,8 @@ def main() -> None:
     for row in [*rows, summary]:
         print(row)
     if arguments.write:
-        command = f"python -m experiments.decisions {arguments.kind} --replays {replays} --first {arguments.first}"
+        command = f"python -m experiments.decisions {arguments.kind}"
+        command += "" if arguments.kind == POWER else f" --replays {replays} --first {arguments.first}"
         write_record(
             arguments.write,
             command=command,
