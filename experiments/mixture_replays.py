@@ -1,7 +1,7 @@
 """Mixtures on recorded log-likelihoods: errors where no route is better, and gain against cost.
 
     python -m experiments.mixture_replays {null,cost} [--replays N] [--first 1000] [--processes 2] [--max-cost 2]
-        [--write FILE]
+        [--write FILE] [--picture FILE]
 
 A third of a landscape's examples is for the weights, a third for the decision, a third judges. Candidates for members
 are the standard pass without one layer or with one layer twice, as many as a search of the default budget scores.
@@ -36,6 +36,7 @@ from macro_routing.evaluation.mixture_weights import (
     pick_choices,
 )
 from macro_routing.evaluation.statistics import wilson_interval
+from macro_routing.report.line_chart import AxisLabels, ChartPoint, LineSeries, draw_line_chart
 from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
@@ -132,6 +133,22 @@ def make_cost_rows(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
+def draw_cost_picture(rows: Sequence[dict[str, Any]]) -> str:
+    """Gain over layer applications, from one member to four: the mean of all landscapes, and of each task."""
+    tasks = sorted({row["landscape"].rsplit("-", 2)[1] for row in rows if row["landscape"] != "all"})
+    lines = []
+    for name in ["all", *tasks]:
+        points = []
+        for size in range(1, MAX_SIZE + 1):
+            same = [row for row in rows if row["members"] == size and name in row["landscape"].rsplit("-", 2)]
+            layers, gain = (float(np.mean([row[what] for row in same])) for what in ("layers", "gain"))
+            low, high = (same[0]["low"], same[0]["high"]) if name == "all" else (gain, gain)
+            points.append(ChartPoint(layers, gain, low, high))
+        lines.append(LineSeries(name, points))
+    axes = AxisLabels("layers applied, × the model's"), AxisLabels("gain on unseen examples, points")
+    return draw_line_chart("mixture_cost", "Gain against cost, one to four members", lines, *axes).to_svg()
+
+
 def main() -> None:
     """Replay, print, write on request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -141,6 +158,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--max-cost", type=float, default=2.0)
     parser.add_argument("--write", type=Path)
+    parser.add_argument("--picture", type=Path, help="an SVG file for gain against cost")
     arguments = parser.parse_args()
     names = sorted(path.stem for path in RAW_FOLDER.glob("*.npz"))
     replays = arguments.replays or (1000 if arguments.kind == NULL else 20)
@@ -155,6 +173,8 @@ def main() -> None:
     )
     for row in rows:
         print(row)
+    if arguments.picture:
+        arguments.picture.write_text(draw_cost_picture(rows), encoding="utf-8")
     if arguments.write:
         write_record(
             arguments.write,
