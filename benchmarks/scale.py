@@ -27,6 +27,7 @@ from macro_routing.evaluation.work_items import UnitSizes, WorkItem
 from macro_routing.models import load_model
 from macro_routing.models.frozen import FrozenModel, LoadOptions
 from macro_routing.routes import Route, RouteSpace
+from macro_routing.routes.mixture import to_mixture
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.tasks import Example, Task, load_task
 from macro_routing.workers.worker_messages import WorkerSetup, WorkerTaskSource
@@ -143,7 +144,8 @@ def measure_driver_cost(frozen: FrozenModel, task: Task, counts: Sequence[int], 
 
 def _count_layers(ask: WorkItem) -> int:
     """Layer applications of an ask: beginnings that its routes share are run once."""
-    return len({route.steps[:length] for route in ask.routes for length in range(1, route.length + 1)})
+    routes = [route for asked in ask.routes for route in to_mixture(asked).routes]
+    return len({route.steps[:length] for route in routes for length in range(1, route.length + 1)})
 
 
 def simulate_gpus(frozen: FrozenModel, task: Task, counts: Sequence[int], sizes: UnitSizes) -> list[dict[str, Any]]:

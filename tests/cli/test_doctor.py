@@ -68,7 +68,7 @@ def test_a_failing_check_is_status_1(folder):
         "from macro_routing.cli.main import main\n"
         "main()\n"
     )
-    assert "1 of 12 checks FAILED" in run(code=code, status=1).stdout
+    assert "1 of 13 checks FAILED" in run(code=code, status=1).stdout
 
 
 @pytest.mark.parametrize(

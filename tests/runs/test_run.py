@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from macro_routing.errors import MacroError, ModelError, RunError, SettingsError
+from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.outcomes import ExampleOutcome, RouteEvaluation
 from macro_routing.models import freeze_model
@@ -166,7 +167,7 @@ def test_nothing_is_deployed_when_the_standard_pass_could_not_be_run():
 
 @pytest.mark.parametrize("examples", [3, 9, 12])
 def test_a_handful_of_examples_is_enough_to_begin(frozen, examples):
-    searcher = make_run_config(task="small").make_searcher(frozen, examples, list)
+    searcher = make_run_config(task="small").make_searcher(frozen, DecodingSettings("likelihood"), examples, list)
     assert searcher.ask(searcher.make_initial_state()) is not None
 
 
@@ -585,7 +586,7 @@ def test_unknown_keys_of_a_file_are_rejected():
 
 def test_the_papers_preset_is_the_papers(frozen):
     config = make_run_config(task="small", preset="paper")
-    searcher = config.make_searcher(frozen, 1000, list)
+    searcher = config.make_searcher(frozen, DecodingSettings("reasoning"), 1000, list)
     settings = searcher.settings
     assert (settings.iterations, settings.draws, settings.elite, settings.k) == (10, 30, 5, 5)
     assert (settings.beta, settings.alpha, settings.temperature, settings.replay) == (1.8262, 0.0397, 1.0, 0.1)
@@ -596,7 +597,7 @@ def test_the_papers_preset_is_the_papers(frozen):
     assert (decoding.mode, decoding.reasoning_budget, decoding.answer_budget) == ("reasoning", 400, 128)
     assert (config.resolve_data_sizes(frozen).training, config.resolve_data_sizes(frozen).validation) == (1000, 100)
     mixtral = dataclasses.replace(small_frozen("mixtral"))
-    assert config.make_searcher(mixtral, 1000, list).settings.final_set == "anchored"
+    assert config.make_searcher(mixtral, DecodingSettings("reasoning"), 1000, list).settings.final_set == "anchored"
     assert config.resolve_data_sizes(mixtral).validation == 200
     deepseek = dataclasses.replace(frozen, name="deepseek-ai/DeepSeek-R1-Distill-Llama-8B")
-    assert config.make_searcher(deepseek, 1000, list).settings.final_set == "anchored"
+    assert config.make_searcher(deepseek, DecodingSettings("reasoning"), 1000, list).settings.final_set == "anchored"

@@ -124,8 +124,11 @@ def _choose_inputs(frozen: FrozenModel, route: RouteOrMixture | None) -> ModelWi
     """Of a mixture, the other checks take its last route."""
     single = route.routes[-1] if isinstance(route, Mixture) else route
     plain, adding = _choose_doctor_routes(frozen.layers, single)
-    default = Mixture.from_weights([(Route.standard(frozen.layers), 1.5), (adding, -0.5)])
-    return ModelWithCheckInputs(frozen, plain, adding, route if isinstance(route, Mixture) else default)
+    if isinstance(route, Mixture):
+        return ModelWithCheckInputs(frozen, plain, adding, route)
+    other = _choose_doctor_routes(frozen.layers, None)[1] if adding.is_standard else adding
+    mixture = Mixture.from_weights([(Route.standard(frozen.layers), 1.5), (other, -0.5)])
+    return ModelWithCheckInputs(frozen, plain, adding, mixture)
 
 
 def _choose_doctor_routes(layers: int, route: Route | None) -> tuple[Route, Route]:
