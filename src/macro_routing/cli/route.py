@@ -9,7 +9,7 @@ from macro_routing.cli import route_diff
 from macro_routing.cli.console import format_multiline_field, print_fields, print_json
 from macro_routing.cli.help_groups import make_command_group
 from macro_routing.cli.route_argument import read_route_text
-from macro_routing.routes import Route, format_route, parse_route
+from macro_routing.routes import Route, RouteSpace, format_route, parse_route
 from macro_routing.routes.mixture import Mixture
 from macro_routing.routes.notation import parse_route_or_mixture
 from macro_routing.routes.route_file import is_route_file_text, parse_route_file
@@ -18,6 +18,8 @@ from macro_routing.routes.route_moves import (
     describe_deviations_from_standard_pass,
     render_route_ascii,
 )
+from macro_routing.search.paper_stream import draw_first_programs
+from macro_routing.search.random_streams import check_seed
 
 app = make_command_group(help="Look at routes and convert between notations.")
 app.command("diff")(route_diff.show_route_differences)
@@ -117,6 +119,29 @@ def _mixture_to_json(mixture: Mixture) -> dict[str, object]:
         "length": mixture.length,
         "members": [{"weight": member.weight, **_route_to_json(member.route)} for member in mixture.members],
     }
+
+
+@app.command("draws")
+def show_draws(
+    layers: Annotated[int, typer.Option("--layers", "-n", min=1, help="Layers of the model.")],
+    max_length: Annotated[
+        int | None, typer.Option(min=1, help="Maximum length of a route.", show_default="layers + 12")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the search; the paper's are 1, 2 and 42.")] = 42,
+    count: Annotated[int, typer.Option(min=1, max=100_000, help="Number of draws; a round of the paper has 30.")] = 30,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print the programs that the paper's search draws first, with the random numbers of its authors.
+
+    Example: `macro route draws --layers 32 --max-length 44 --seed 42 --count 30`
+    """
+    check_seed(seed)
+    space = RouteSpace(layers, max_length=max_length) if max_length else RouteSpace(layers)
+    programs = draw_first_programs(space, seed, count)
+    if as_json:
+        print_json([str(program) for program in programs])
+        return
+    print_fields([(str(number), str(program)) for number, program in enumerate(programs)])
 
 
 @app.command("convert")

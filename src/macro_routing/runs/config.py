@@ -172,7 +172,7 @@ PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     },
     # The paper's exact settings; what depends on the model is in `_get_paper_settings_for_model`. Never changed.
     "paper": {
-        "search": {"final_set": "raw"},
+        "search": {"final_set": "raw", "stream": "paper"},
         "data": {"training": 1000, "validation": 100},
         "decoding": {"mode": "reasoning", "reasoning_budget": 400, "answer_budget": 128},
     },

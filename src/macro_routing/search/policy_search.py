@@ -5,10 +5,14 @@ from functools import cached_property
 from typing import Annotated, ClassVar
 
 from macro_routing.routes.space import RouteSpace
+from macro_routing.search.paper_stream import count_random_numbers, make_paper_generator, sample_paper_program
 from macro_routing.search.policy import MarkovPolicy, Table
 from macro_routing.search.random_streams import RandomStreamPurpose, assign_examples_to_rounds, make_generator
 from macro_routing.search.searcher import Proposal, Round, RoundSize, Searcher, SearchState
-from macro_routing.settings import AllowedRange, CheckedSettings, option
+from macro_routing.settings import AllowedRange, CheckedSettings, check_choice, option
+
+PAPER_STREAM = "paper"
+STREAMS = ("macro", PAPER_STREAM)
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,14 @@ class PolicySamplingSettings(CheckedSettings):
         30, "Routes drawn per round (K).", "Search", shown_default="the preset's"
     )
     """Programs drawn per round (``K``)."""
+    stream: str = "macro"
+    """Random numbers of the draws: ``macro``, a generator for every round; ``paper``, the one generator of the
+    authors' searches."""
+
+    def __post_init__(self) -> None:
+        """Reject impossible settings."""
+        super().__post_init__()
+        check_choice("stream", self.stream, STREAMS)
 
 
 class PolicySamplingSearcher(Searcher):
@@ -40,8 +52,14 @@ class PolicySamplingSearcher(Searcher):
         self, state: SearchState, policy: MarkovPolicy, *, temperature: float = 1.0, keep: int | None = None
     ) -> Round | None:
         """The next round, with the same programs whenever it is asked for."""
-        rng = make_generator(self.seed, RandomStreamPurpose.SAMPLE_PROGRAMS, state.rounds)
-        programs = [policy.sample_program(rng, temperature) for _ in range(self.settings.draws)]
+        if self.settings.stream == PAPER_STREAM:
+            # How many numbers were drawn so far follows from what was drawn with them.
+            drawn = [draw.proposal.program for draw in state.draws if draw.proposal.program is not None]
+            rng = make_paper_generator(self.seed, count_random_numbers(self.space, drawn))
+            programs = [sample_paper_program(policy, rng, temperature) for _ in range(self.settings.draws)]
+        else:
+            rng = make_generator(self.seed, RandomStreamPurpose.SAMPLE_PROGRAMS, state.rounds)
+            programs = [policy.sample_program(rng, temperature) for _ in range(self.settings.draws)]
         proposals = [Proposal(program.to_route(self.space.layers), program) for program in programs]
         return self._make_round_from_proposals(state, proposals, keep)
 

@@ -1,0 +1,159 @@
+"""Published routes in the draws of the paper's seeds: which are drawn verbatim, which are made of drawn deviations.
+
+    python -m experiments.paper_stream [--controls 40] [--write docs/data/paper_stream.json]
+
+A deviation is a step that does not go to the next layer or adds a state: (layer before, layer, how far back). A route
+is contained if one seed's first 30 draws hold all of its deviations. Control seeds are random triples in place of the
+paper's 1, 2 and 42. A second reading draws a number at the last layer, too, where nothing is to be chosen.
+"""
+
+import argparse
+import functools
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.record import ROOT, write_record
+from macro_routing.routes.paper_notation import parse_program
+from macro_routing.routes.route import Program
+from macro_routing.routes.space import RouteSpace
+from macro_routing.search.paper_stream import draw_first_programs
+
+PUBLISHED = ROOT / "tests" / "data" / "published_routes.json"
+SEEDS, DRAWS = (1, 2, 42), 30
+MAX_LENGTH = {28: 40, 32: 44, 36: 40, 40: 52}
+SIZES = (1, 2, 3)
+Deviation = tuple[int, int, int]
+COLUMNS = {
+    "models": "models",
+    "reading": "number at the last layer",
+    "deviations": "deviations, at least",
+    "contained": "contained",
+    "routes": "of routes",
+    "control_mean": "control seeds, mean",
+    "control_max": "control seeds, most",
+}
+VERBATIM_COLUMNS = {"model": "model", "benchmark": "benchmark", "route": "program", "seed": "seed", "draw": "draw"}
+
+
+class PublishedRoute(NamedTuple):
+    """A route of the paper's tables that is not the standard pass."""
+
+    model: str
+    benchmark: str
+    layers: int
+    program: Program
+    deviations: frozenset[Deviation]
+
+
+def list_deviations(program: Program) -> list[Deviation]:
+    """Steps that do not simply go to the next layer."""
+    return [
+        (before.layer, step.layer, step.add.back if step.add else 0)
+        for before, step in pairwise(program.steps)
+        if step.add or step.layer != before.layer + 1
+    ]
+
+
+def read_published_routes() -> list[PublishedRoute]:
+    """Those whose adds, if any, have the coefficient 1: the literal space has no others."""
+    found = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    rows = [row for row in (*found["routes"], *found["shared_routes"]) if row["route"]]
+    programs = [(row, parse_program(row["route"])) for row in rows]
+    return [
+        PublishedRoute(row["model"], row["benchmark"], row["layers"], program, frozenset(deviations))
+        for row, program in programs
+        if (deviations := list_deviations(program))
+        and all(step.add is None or step.add.coefficient == 1 for step in program.steps)
+    ]
+
+
+@functools.cache
+def draw_programs(layers: int, seed: int, draws_at_last_layer: bool) -> tuple[str, ...]:
+    """The first round of a seed."""
+    space = RouteSpace(layers, max_length=MAX_LENGTH[layers])
+    return tuple(map(str, draw_first_programs(space, seed, DRAWS, draws_at_last_layer=draws_at_last_layer)))
+
+
+@functools.cache
+def collect_deviations(layers: int, seed: int, draws_at_last_layer: bool) -> frozenset[Deviation]:
+    """All deviations of the first round of a seed."""
+    programs = map(parse_program, draw_programs(layers, seed, draws_at_last_layer))
+    return frozenset(deviation for program in programs for deviation in list_deviations(program))
+
+
+def count_contained(
+    routes: Sequence[PublishedRoute], seeds: Sequence[int], least: int, *, draws_at_last_layer: bool
+) -> int:
+    """Routes with so many deviations, all of them in the first round of one seed."""
+    return sum(
+        any(route.deviations <= collect_deviations(route.layers, seed, draws_at_last_layer) for seed in seeds)
+        for route in routes
+        if len(route.deviations) >= least
+    )
+
+
+def make_rows(routes: Sequence[PublishedRoute], controls: int) -> list[dict[str, Any]]:
+    """By depth of the model, reading and number of deviations."""
+    rng = np.random.default_rng(0)
+    triples = [tuple(rng.integers(1000, 1_000_000, 3).tolist()) for _ in range(controls)]
+    groups = {"all": routes, "36 layers": [route for route in routes if route.layers == 36]}
+    groups["other depths"] = [route for route in routes if route.layers != 36]
+    rows = []
+    for name, group in groups.items():
+        for last in (False, True):
+            for least in SIZES:
+                count = functools.partial(count_contained, group, least=least, draws_at_last_layer=last)
+                chance = [count(triple) for triple in triples]
+                rows.append(
+                    {
+                        "models": name,
+                        "reading": "yes" if last else "no",
+                        "deviations": least,
+                        "contained": count(SEEDS),
+                        "routes": sum(len(route.deviations) >= least for route in group),
+                        "control_mean": float(np.mean(chance)),
+                        "control_max": max(chance),
+                    }
+                )
+    return rows
+
+
+def make_verbatim_rows(routes: Sequence[PublishedRoute]) -> list[dict[str, Any]]:
+    """Published programs that are drawn as they are printed."""
+    return [
+        {"model": route.model, "benchmark": route.benchmark, "route": str(route.program), "seed": seed, "draw": draw}
+        for route in routes
+        for seed in SEEDS
+        for draw, program in enumerate(draw_programs(route.layers, seed, draws_at_last_layer=False))
+        if program == str(route.program)
+    ]
+
+
+def main() -> None:
+    """Count, print, write on request."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--controls", type=int, default=40, help="random triples of seeds")
+    parser.add_argument("--write", type=Path)
+    arguments = parser.parse_args()
+    routes = read_published_routes()
+    rows, verbatim = make_rows(routes, arguments.controls), make_verbatim_rows(routes)
+    for row in [*rows, *verbatim]:
+        print(row)
+    if arguments.write:
+        common: dict[str, Any] = {
+            "command": f"python -m experiments.paper_stream --controls {arguments.controls}",
+            "config": {"draws": DRAWS},
+            "seed": ", ".join(map(str, SEEDS)),
+        }
+        write_record(arguments.write, columns=COLUMNS, results=rows, **common)
+        other = arguments.write.with_name(f"{arguments.write.stem}_verbatim.json")
+        write_record(other, columns=VERBATIM_COLUMNS, results=verbatim, **common)
+
+
+if __name__ == "__main__":
+    main()
