@@ -130,3 +130,13 @@ def test_a_closed_pipe_is_no_traceback():
     command = f"{sys.executable} -m macro_routing.cli.main route show 'L0 RJ' -n 9999 | head -c 20"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
+
+
+def test_draws_are_the_papers():
+    printed = run("route", "draws", "--layers", "32", "--max-length", "44", "--seed", "42", "--count", "18").stdout
+    assert printed.splitlines()[-1] == "17  L0-L7 L3(+h-4) L5(+h-6) L6-L11 RJ"
+    drawn = json.loads(run("route", "draws", "--layers", "28", "--seed", "1", "--json").stdout)
+    assert len(drawn) == 30
+    assert drawn[27] == "L0-L5 L1-L9 RJ"
+    refused = run("route", "draws", "--layers", "28", "--max-length", "3", status=2)
+    assert "it must be at least 28" in refused.stderr
