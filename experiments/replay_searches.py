@@ -1,7 +1,7 @@
 """Searches replayed on recorded landscapes (experiments/raw/landscapes): no model, real scores.
 
-    python -m experiments.replay_searches [--seeds 40] [--folder experiments/raw/landscapes]
-        [--write docs/data/replay.json]
+    python -m experiments.replay_searches [--seeds 40] [--folder experiments/raw/landscapes] [--budget 2000]
+        [--processes 2] [--write docs/data/replay.json]
 
 Searches see half of the recorded examples of each landscape and are judged on two fifths that they never saw. The
 guided search and the uniform control choose among the recorded routes; RYS's blocks are all among them.
@@ -9,6 +9,8 @@ guided search and the uniform control choose among the recorded routes; RYS's bl
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import numpy as np
 
 from benchmarks.record import write_record
 from experiments.landscape import Landscape
-from experiments.replay import SearchFactory, replay_search
+from experiments.replay import ReplayResult, SearchFactory, replay_search
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.decision_settings import DecisionSettings
 from macro_routing.search.guided import GuidedSearch, GuidedSettings
@@ -88,20 +90,30 @@ def write_replay_record(
     write_record(path, command=command, config=config, seed=0, columns=columns, results=results)
 
 
+def run_one(path: Path, search: str, budget: int | None, seed: int) -> ReplayResult:
+    """One search on one landscape."""
+    landscape = Landscape.load(path)
+    make = make_searches(landscape)[search]
+    return replay_search(make, landscape, budget=budget or evaluation_budget(landscape), seed=seed)
+
+
 def main() -> None:
     """Replay, print, write on request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=40)
     parser.add_argument("--folder", type=Path, default=Path("experiments/raw/landscapes"))
+    parser.add_argument("--budget", type=int, help="evaluations; by default in proportion to the examples")
+    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     results = []
     for path in sorted(arguments.folder.glob("*.json")):
         landscape = Landscape.load(path)
-        name = describe_landscape(landscape)
-        for search, make in make_searches(landscape).items():
-            budget = evaluation_budget(landscape)
-            found = [replay_search(make, landscape, budget=budget, seed=seed) for seed in range(arguments.seeds)]
+        name = f"{landscape.about['model'].split('.gguf')[0]}: {describe_landscape(landscape)}"
+        for search in make_searches(landscape):
+            run = partial(run_one, path, search, arguments.budget)
+            with ProcessPoolExecutor(arguments.processes) as pool:
+                found = list(pool.map(run, range(arguments.seeds)))
             gains = 100 * np.array([one.gain for one in found])
             error = 1.96 * gains.std(ddof=1) / len(gains) ** 0.5
             results.append(
@@ -119,9 +131,9 @@ def main() -> None:
             )
             print({key: value for key, value in results[-1].items() if key != "raw"}, flush=True)
     if arguments.write:
-        write_replay_record(
-            arguments.write, f"python -m experiments.replay_searches --seeds {arguments.seeds}", COLUMNS, results
-        )
+        command = f"python -m experiments.replay_searches --seeds {arguments.seeds}"
+        command += f" --budget {arguments.budget}" if arguments.budget else ""
+        write_replay_record(arguments.write, command, COLUMNS, results)
 
 
 if __name__ == "__main__":
