@@ -1,5 +1,6 @@
 """Whole runs on a tiny model: what they write, that they can be repeated, resumed and refused."""
 
+import copy
 import dataclasses
 import json
 import os
@@ -584,6 +585,23 @@ def test_unknown_keys_of_a_file_are_rejected():
         RunConfig.from_toml_tables({"tsak": "x"}, "file.toml")
 
 
+def test_a_published_test_size_that_the_data_has_not_is_told(frozen, tmp_path):
+    told = []
+
+    class Told(Listener):
+        def on_message(self, text):
+            told.append(text)
+
+    task = dataclasses.replace(small_task(), test_size=520)
+    store = tmp_path / "s.sqlite"
+    sizes = {"training": 60, "validation": 20}
+    prepare_run(CONFIG.with_changes(data=sizes), frozen=frozen, task=task, listener=Told(), store=store)
+    assert "small has 60 test examples here, 520 are published" in told
+    told.clear()
+    prepare_run(CONFIG, frozen=frozen, task=task, listener=Told(), store=store)  # which asks for 40 of them
+    assert not any("published" in text for text in told)
+
+
 def test_the_papers_preset_is_the_papers(frozen):
     config = make_run_config(task="small", preset="paper")
     searcher = config.make_searcher(frozen, DecodingSettings("reasoning"), 1000, list)
@@ -599,5 +617,7 @@ def test_the_papers_preset_is_the_papers(frozen):
     mixtral = dataclasses.replace(small_frozen("mixtral"))
     assert config.make_searcher(mixtral, DecodingSettings("reasoning"), 1000, list).settings.final_set == "anchored"
     assert config.resolve_data_sizes(mixtral).validation == 200
-    deepseek = dataclasses.replace(frozen, name="deepseek-ai/DeepSeek-R1-Distill-Llama-8B")
+    tokenizer = copy.deepcopy(frozen.tokenizer)
+    tokenizer.bos_token = "<｜begin▁of▁sentence｜>"
+    deepseek = dataclasses.replace(frozen, tokenizer=tokenizer)
     assert config.make_searcher(deepseek, DecodingSettings("reasoning"), 1000, list).settings.final_set == "anchored"

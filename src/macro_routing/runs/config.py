@@ -154,6 +154,8 @@ class GuardTaskSettings:
         check_integer("examples", self.examples, minimum=1)
 
 
+_DEEPSEEK_BEGIN = "begin▁of▁sentence"
+"""Part of the first token of every text in DeepSeek's tokenizers."""
 PRESETS: dict[str, dict[str, dict[str, Any]]] = {
     "default": {"search": {"final_set": "anchored"}},
     # A first look. What only MACRO knows is for `--method macro`: few draws, each with few deviations, so that the
@@ -396,7 +398,8 @@ def _make_absolute(value: Any) -> Any:
 def _get_paper_settings_for_model(frozen: FrozenModel) -> dict[str, dict[str, Any]]:
     """What the paper sets by model: route length, final set, validation size (specification §5)."""
     kind = get_text_config(frozen.model.config).model_type
-    is_deepseek = "deepseek" in frozen.name.lower()
+    # The distilled model is a Llama by its configuration; its tokenizer is DeepSeek's.
+    is_deepseek = _DEEPSEEK_BEGIN in str(getattr(frozen.tokenizer, "bos_token", ""))
     # Qwen3-4B and -8B are the only ones whose maximum length is not twelve above their depth.
     space = {"max_length": 40} if kind == "qwen3" and frozen.layers == 36 else {}
     if kind == "mixtral" or is_deepseek or (kind == "qwen3" and frozen.layers == 40):

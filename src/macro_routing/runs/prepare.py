@@ -171,7 +171,8 @@ def prepare_run(  # noqa: PLR0913
     listener = listener or Listener()
     task = task or load_configured_task(config)
     frozen = frozen or load_configured_model(config, executor, listener)
-    splits = split_examples(config, task, config.resolve_data_sizes(frozen))
+    sizes = config.resolve_data_sizes(frozen)
+    splits = split_examples(config, task, sizes)
     if Path(config.task).suffix and (repeated := count_repeated_questions(task)):  # a file of the user's own
         repeats = f"rows that ask what another row asks: {repeated}"
         listener.on_message(f"{repeats}; no two splits share a question, so some are left out")
@@ -179,6 +180,8 @@ def prepare_run(  # noqa: PLR0913
         available = len(splits.get_split("train" if name == "training" else name))
         if (requested := config.given.get("data", {}).get(name, 0)) > available:
             listener.on_message(f"{requested} {name} examples were requested, the data has {available}")
+    if task.test_size and len(splits.test) < min(task.test_size, sizes.test or task.test_size):
+        listener.on_message(f"{task.name} has {len(splits.test)} test examples here, {task.test_size} are published")
     guards = {source.name: source.load_task() for source in _make_guard_task_sources(config)}
     evaluator = Evaluator(
         frozen,
