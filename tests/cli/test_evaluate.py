@@ -77,7 +77,10 @@ def test_a_csv_of_ones_own(tmp_path, store):
         (["--task", "category", "--route", "L0 L99 RJ", "--mode", "likelihood"], "step 2 applies layer 99"),
         (["--task", "counting", "--route", "L0 RJ", "--mode", "likelihood"], "has no choices"),
         (["--task", "nowhere.csv", "--route", "L0 RJ"], "there is no file nowhere.csv"),
-        (["--task", "category", "--route", "L0 RJ", "--mode", "guess"], "'guess' is not one of"),
+        (
+            ["--task", "category", "--route", "L0 RJ", "--mode", "guess"],
+            "mode = 'guess' is not allowed: it must be one of",
+        ),
         (["--task", "category", "--route", "L0 RJ", "--answer-budget", "0"], "answer_budget = 0"),
         (["--task", "sciq", "--route", "L0 RJ", "--data-dir", "nowhere"], "no .jsonl files"),
         (["--task", "category", "--route", "L0 RJ", "--seed", "-1"], "seed = -1"),

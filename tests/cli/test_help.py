@@ -39,3 +39,10 @@ def test_the_overview_has_the_commands_and_their_first_sentences():
     assert set(overview.commands) == set(full.commands)
     for name, command in full.commands.items():
         assert overview.commands[name].get_short_help_str(999) == command.get_short_help_str(999)
+
+
+def test_the_harness_command_has_help_without_the_harness(monkeypatch):
+    monkeypatch.setattr("macro_routing.cli.lm_eval.importlib.util.find_spec", lambda _name: None)
+    shown = CliRunner().invoke(app, ["lm-eval", "--help"])
+    assert shown.exit_code == 0
+    assert "Run lm-evaluation-harness with routed models" in shown.output

@@ -92,7 +92,11 @@ def test_diff_of_route_files_shows_the_evidence(tmp_path):
             "cannot express the add at step 3",
         ),
         (["route", "convert", "L0 RJ", "-n", "8", "--format", "yaml"], "'yaml' is not one of"),
+        (["route", "show", "l0-l7 l3 rj", "-n", "8"], "did you mean 'L0-L7'?"),
         (["rout"], "Did you mean 'route'"),
+        (["search", "--task", "category", "--preset", "quik"], "did you mean 'quick'?"),
+        (["search", "--task", "category", "--mode", "likelyhood", "--dry-run"], "did you mean 'likelihood'?"),
+        (["search", "--task", "category", "--racing", "exakt", "--dry-run"], "did you mean 'exact'?"),
     ],
 )
 def test_mistakes_are_one_clear_message(arguments, message):

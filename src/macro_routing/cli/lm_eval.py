@@ -13,6 +13,7 @@ CONTEXT_SETTINGS = {"ignore_unknown_options": True, "help_option_names": []}
 
 
 def lm_eval(
+    context: typer.Context,
     arguments: Annotated[
         list[str] | None,
         typer.Argument(metavar="ARGUMENTS", help="What lm-evaluation-harness's own command takes.", show_default=False),
@@ -26,6 +27,9 @@ def lm_eval(
     Example: `macro lm-eval run --model_args pretrained=smollm2-135m,route=route.json --tasks arc_easy --model macro`
     """
     if importlib.util.find_spec("lm_eval") is None:
+        if {"-h", "--help"} & set(arguments or []):
+            print(context.get_help())
+            return
         raise ModelError(
             "lm-evaluation-harness is not installed; in an environment of its own: pip install 'macro-routing[lm-eval]'"
         )

@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 
@@ -131,7 +131,7 @@ def _make_flag_parameter(option: RunOption, override: FlagCustomization) -> insp
         help=override.help or option.option.help,
         show_default=override.default or override.value or option.shown_default or False,
         rich_help_panel=option.option.panel,
-        metavar=option.option.metavar or None,
+        metavar=option.option.metavar or (f"<{'|'.join(choices)}>" if (choices := option.option.choices) else None),
         min=override.minimum,
     )
     kind = _get_flag_type(option)
@@ -145,7 +145,7 @@ def _get_flag_type(option: RunOption) -> Any:
     if option.takes_no_value:
         return bool
     if option.option.choices:
-        return Literal[option.option.choices]
+        return str  # the settings check it, and know what was meant
     if option.is_list:
         return list[str] if option.table else str  # lists of a command's own settings are separated by commas
     return option.type

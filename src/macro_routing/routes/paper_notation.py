@@ -43,7 +43,10 @@ def _parse_token(token: str, number: int, count: int) -> list[Step]:
         return [Step(layer) for layer in range(first, last + 1)]
     if token == "RJ":
         raise NotationError(f"{where}: RJ ends a route and can only be its last token")
-    raise NotationError(f"{where}, is not part of a route; {_GRAMMAR}")
+    capital = token.replace("l", "L").replace("rj", "RJ")
+    is_known = capital == "RJ" or _STEP.fullmatch(capital) or _RUN.fullmatch(capital)
+    hint = f"; did you mean {capital!r}?" if is_known else ""
+    raise NotationError(f"{where}, is not part of a route; {_GRAMMAR}{hint}")
 
 
 def _parse_step(match: re.Match[str], where: str) -> Step:
