@@ -123,6 +123,8 @@ def _parameters(call: Callable[..., Any]) -> Iterator[Parameter]:
     hints = get_type_hints(call, include_extras=True)
     for name, given in inspect.signature(call).parameters.items():
         hint = hints[name]
+        if hint is typer.Context:  # not of the user
+            continue
         kind, info = hint, typer.Option()
         if get_origin(hint) is Annotated:
             kind, info = get_args(hint)[0], next(one for one in get_args(hint) if isinstance(one, ParameterInfo))
@@ -155,6 +157,8 @@ def _parameter(name: str, kind: Any, info: OptionInfo | ArgumentInfo, default: A
 
 
 def _value(kind: Any, info: ParameterInfo) -> str:
+    if info.metavar and "|" in info.metavar:  # choices that the settings check
+        return ", ".join(f"`{choice}`" for choice in info.metavar.strip("<>").split("|"))
     if get_origin(kind) is Literal:
         return ", ".join(f"`{choice}`" for choice in get_args(kind))
     least = "" if info.min is None else f" from {info.min:g}"
