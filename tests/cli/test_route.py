@@ -93,6 +93,10 @@ def test_diff_of_route_files_shows_the_evidence(tmp_path):
         ),
         (["route", "convert", "L0 RJ", "-n", "8", "--format", "yaml"], "'yaml' is not one of"),
         (["route", "show", "l0-l7 l3 rj", "-n", "8"], "did you mean 'L0-L7'?"),
+        *(
+            ([*command, "runs/nothere"], "there is no run's folder and no file runs/nothere")
+            for command in (["explain"], ["chat", "smollm2-135m", "--route"], ["doctor", "smollm2-135m", "--route"])
+        ),
         (["rout"], "Did you mean 'route'"),
         (["search", "--task", "category", "--preset", "quik"], "did you mean 'quick'?"),
         (["search", "--task", "category", "--mode", "likelyhood", "--dry-run"], "did you mean 'likelihood'?"),

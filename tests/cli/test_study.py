@@ -77,7 +77,7 @@ def test_mistakes_are_one_line(tmp_path):
     twice = rejection("study", "transfer", "--tasks", "category,category:likelihood", "--out", tmp_path / "a")
     assert "category and category:likelihood are the same task" in twice
     assert "--models names none" in rejection("study", "main-table", "--models", ",", "--out", tmp_path / "a")
-    assert "no run and no route file" in rejection("explain", "runs/nope", "--out", tmp_path / "a")
+    assert "no run's folder and no file" in rejection("explain", "runs/nope", "--out", tmp_path / "a")
     text = ("--text", tmp_path / "none.txt", "--tasks", "category", "--out", tmp_path / "a")
     assert "cannot read the text" in rejection("study", "side-effects", "L0-L4 L6 RJ", *text)
     assert not (tmp_path / "a").exists()

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_fields, print_json, print_progress_message
-from macro_routing.cli.route_argument import read_route_or_mixture
+from macro_routing.cli.route_argument import read_route_or_mixture, read_route_text
 from macro_routing.cli.run_options import LOADING, FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.errors import MacroError
 from macro_routing.models.catalog import DEFAULT_MODEL
@@ -52,6 +52,8 @@ def doctor(
 
     if model == "":
         raise MacroError("MODEL is empty; leave it out for the default")
+    if route is not None:
+        read_route_text(route)  # a mistyped name is told before the model is loaded
     print_progress_message(f"loading {model or DEFAULT_MODEL}")
     frozen = load_model(model or DEFAULT_MODEL, make_load_options_from_flags(flags), print_progress_message)
     parsed = None if route is None else read_route_or_mixture(route, frozen)

@@ -1,6 +1,7 @@
 """Routes given as arguments: in any notation, as a file, as a run's folder, or through standard input."""
 
 import json
+import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,9 @@ from macro_routing.routes.mixture import RouteOrMixture, require_single_route
 from macro_routing.routes.notation import parse_route_or_mixture
 from macro_routing.routes.route_file import RouteFile, is_route_file_text, parse_route_file
 from macro_routing.runs.folder import RESULT, ROUTE
+
+_ROUTE_PART = re.compile(r"L[0-9]|^\s*[0-9(\[{]|\bRJ\b", re.IGNORECASE)
+"""A layer, the beginning of another notation, or the end of a program."""
 
 
 def read_route_text(argument: str) -> str:
@@ -38,6 +42,10 @@ def read_route_text(argument: str) -> str:
         raise NotationError(f"there is no file {argument}")
     if path.exists():
         raise NotationError(f"{argument} is not a regular file; put the route into one")
+    if not _ROUTE_PART.search(argument):
+        raise NotationError(
+            f"there is no run's folder and no file {argument}, and a route is written like 'L0-L7 L3-L9 RJ'"
+        )
     return argument
 
 

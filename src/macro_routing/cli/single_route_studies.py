@@ -134,7 +134,6 @@ def depth_tradeoff(
 
 def _run_route_study(call: StudyCommandInputs, argument: str, run_study: RunRouteStudy) -> None:
     """Find out what the route brings with it, load its model, and run the study of it."""
-    _reject_mistyped_folder(argument)
     from_route = read_search_settings_of_route(argument)
     known = {"task": _DEFAULT_TASK, "seed": _FIRST_SEED, "preset": "quick", **from_route}
     # How the route's own task was answered is that task's: others are answered as the preset or the user says.
@@ -200,17 +199,6 @@ def use_searched_answer_mode(
     named = tuple(own if task.name_with_absolute_path == plain else task for task in tasks)
     check_distinct_tasks(named)
     return named
-
-
-def _reject_mistyped_folder(argument: str) -> None:
-    """Reject a mistyped folder before it is taken for a route."""
-    if (
-        "/" in argument
-        and " " not in argument
-        and _make_absolute(argument) == argument
-        and not Path(argument).is_absolute()
-    ):
-        raise MacroError(f"there is no run and no route file {argument}")
 
 
 def _check_no_own_grader(argument: str, task: str) -> None:
