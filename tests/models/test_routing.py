@@ -11,6 +11,7 @@ from macro_routing.models.doctor import break_cache_slots, run_checks
 from macro_routing.models.find_decoder import get_decoder
 from macro_routing.models.reference import build_unrolled_model, compute_route_reference_logits
 from macro_routing.routes import Route, parse_route
+from macro_routing.routes.mixture import Mixture
 from tests.models.tiny import LAYERS, VARIANTS, tiny_model, tokens
 
 PLAIN = parse_route("L0-L3 L1 L2 L2 L4 RJ", LAYERS)
@@ -279,7 +280,7 @@ class TestNegativeControl:
         from macro_routing.models.doctor import ModelWithCheckInputs, _compare_cached_with_recomputed
 
         frozen = freeze_model(tiny_model("llama"))
-        subject = ModelWithCheckInputs(frozen, PLAIN, ADDING)
+        subject = ModelWithCheckInputs(frozen, PLAIN, ADDING, Mixture.from_route(PLAIN))
         sound = apply_route(frozen.model, PLAIN)
         assert _compare_cached_with_recomputed(subject, "sound", sound).passed
         break_cache_slots(sound, PLAIN)
