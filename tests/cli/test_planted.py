@@ -47,7 +47,7 @@ def test_small_models_have_a_default_target():
 @pytest.mark.parametrize(
     ("toml", "message"),
     [
-        ("[search]\nelit = 3", "[search]: unknown key 'elit'; known keys: iterations, draws, elite"),
+        ("[search]\nelit = 3", "[search]: unknown key 'elit'; known keys: iterations, draws, stream, elite"),
         ("[search]\nk = 0", "k = 0 is not allowed"),
         ("[search]\nepsilon_local = 0.9\nepsilon_operator = 0.2", "sum to at most 1"),
         ("[space]\nmax_length = 5", "max_length (T_max) = 5 is not allowed"),
