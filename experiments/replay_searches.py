@@ -1,7 +1,7 @@
 """Searches replayed on recorded landscapes (experiments/raw/landscapes): no model, real scores.
 
     python -m experiments.replay_searches [--seeds 40] [--folder experiments/raw/landscapes] [--budget 2000]
-        [--processes 2] [--write docs/data/replay.json]
+        [--draws 16] [--processes 2] [--write docs/data/replay.json]
 
 Searches see half of the recorded examples of each landscape and are judged on two fifths that they never saw. The
 guided search and the uniform control choose among the recorded routes; RYS's blocks are all among them.
@@ -35,8 +35,10 @@ COLUMNS = {
 }
 
 
-def make_searches(landscape: Landscape, decision: DecisionSettings | None = None) -> dict[str, SearchFactory]:
-    """What is replayed."""
+def make_searches(
+    landscape: Landscape, decision: DecisionSettings | None = None, **common: Any
+) -> dict[str, SearchFactory]:
+    """What is replayed; ``common`` are settings of the guided search."""
     space, among = RouteSpace(landscape.layers), frozenset(landscape.routes)
 
     def guided(**settings: Any) -> SearchFactory:
@@ -44,7 +46,7 @@ def make_searches(landscape: Landscape, decision: DecisionSettings | None = None
             space,
             examples,
             budget,
-            GuidedSettings(**settings),
+            GuidedSettings(**common, **settings),
             seed,
             decision or DecisionSettings(),
             allowed_routes=frozenset(r for r in among if _fits_space(space, r)),
@@ -90,10 +92,10 @@ def write_replay_record(
     write_record(path, command=command, config=config, seed=0, columns=columns, results=results)
 
 
-def run_one(path: Path, search: str, budget: int | None, seed: int) -> ReplayResult:
+def run_one(path: Path, search: str, budget: int | None, draws: int, seed: int) -> ReplayResult:
     """One search on one landscape."""
     landscape = Landscape.load(path)
-    make = make_searches(landscape)[search]
+    make = make_searches(landscape, draws=draws)[search]
     return replay_search(make, landscape, budget=budget or evaluation_budget(landscape), seed=seed)
 
 
@@ -103,6 +105,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=40)
     parser.add_argument("--folder", type=Path, default=Path("experiments/raw/landscapes"))
     parser.add_argument("--budget", type=int, help="evaluations; by default in proportion to the examples")
+    parser.add_argument("--draws", type=int, default=GuidedSettings.draws, help="routes a round, at least")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
@@ -111,7 +114,7 @@ def main() -> None:
         landscape = Landscape.load(path)
         name = f"{landscape.about['model'].split('.gguf')[0]}: {describe_landscape(landscape)}"
         for search in make_searches(landscape):
-            run = partial(run_one, path, search, arguments.budget)
+            run = partial(run_one, path, search, arguments.budget, arguments.draws)
             with ProcessPoolExecutor(arguments.processes) as pool:
                 found = list(pool.map(run, range(arguments.seeds)))
             gains = 100 * np.array([one.gain for one in found])
@@ -132,7 +135,7 @@ def main() -> None:
             print({key: value for key, value in results[-1].items() if key != "raw"}, flush=True)
     if arguments.write:
         command = f"python -m experiments.replay_searches --seeds {arguments.seeds}"
-        command += f" --budget {arguments.budget}" if arguments.budget else ""
+        command += f" --budget {arguments.budget} --draws {arguments.draws}" if arguments.budget else ""
         write_replay_record(arguments.write, command, COLUMNS, results)
 
 
