@@ -176,10 +176,12 @@ def main() -> None:
     if arguments.picture:
         arguments.picture.write_text(draw_cost_picture(rows), encoding="utf-8")
     if arguments.write:
+        command = f"python -m experiments.mixture_replays {arguments.kind} --replays {replays}"
+        command += f" --first {arguments.first}"
+        command += f" --max-cost {arguments.max_cost:g}" if arguments.kind == NULL else ""
         write_record(
             arguments.write,
-            command=f"python -m experiments.mixture_replays {arguments.kind} --replays {replays}"
-            f" --first {arguments.first} --max-cost {arguments.max_cost:g}",
+            command=command,
             config={"landscapes": len(names), "candidates": CANDIDATES},
             seed=arguments.first,
             columns=columns,

@@ -21,7 +21,7 @@ class DecisionSettings(CheckedSettings):
         choices=OBJECTIVES,
     )  # fmt: skip
     max_error_probability: Annotated[float, AllowedRange(0, 0.5, exclusive=True)] = option(
-        0.05, "Maximum probability of returning another route when none meets the objective.", _PANEL
+        0.05, "Maximum probability of leaving the standard pass when no route meets the objective.", _PANEL
     )
     price: float | None = option(
         None, "Points of accuracy that a route must gain for every 10 % of additional layers.", _PANEL,
@@ -31,8 +31,8 @@ class DecisionSettings(CheckedSettings):
         3.0, "Points of accuracy that a faster route may lose; with --objective speed.", _PANEL
     )
     max_cost: float | None = option(
-        None, "Maximum number of layers applied, as a multiple of the model's; accuracy then matters more than cost.",
-        _PANEL, shown_default="no maximum",
+        None, "Maximum number of layers applied, as a multiple of the model's, from 1. Layers up to it have no price,"
+        " and half of the budget is for mixtures.", _PANEL, shown_default="no maximum",
     )  # fmt: skip
     members: int | None = option(
         None, "Maximum number of routes of a mixture, whose predictions are added with weights.", _PANEL,
