@@ -27,7 +27,7 @@ def lm_eval(
     Example: `macro lm-eval run --model_args pretrained=smollm2-135m,route=route.json --tasks arc_easy --model macro`
     """
     if importlib.util.find_spec("lm_eval") is None:
-        if {"-h", "--help"} & set(arguments or []):
+        if arguments and arguments[0] in {"-h", "--help"}:
             print(context.get_help())
             return
         raise ModelError(
