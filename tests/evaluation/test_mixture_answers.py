@@ -170,6 +170,22 @@ def test_mixtures_are_fitted_to_log_likelihoods_per_byte():
     assert mixture.weights[1] / mixture.weights[0] == pytest.approx(-0.6, abs=0.1)
 
 
+def test_a_route_on_which_numbers_overflow_is_no_member():
+    scores, answers = make_scores(np.random.default_rng(5), np.array([1.5, -0.9, 0.0, 0.0]), n=300, choices=3)
+    scores[np.isnan(scores)] = -9.0
+    sizes = np.ones((300, 3), int)
+    evaluations = make_evaluations(scores, answers, sizes)
+    standard, skip, *_ = evaluations
+
+    def fit_without(route):
+        outcomes = (ExampleOutcome(correct=False, prediction=""), *evaluations[route].outcomes[1:])
+        changed = evaluations | {route: RouteEvaluation(route, outcomes, 0)}
+        return fit_mixtures(changed, answers.tolist(), sizes.tolist(), DecisionSettings(members=3), seed=0)
+
+    assert not any(skip in mixture.routes for mixture in fit_without(skip))
+    assert fit_without(standard) == []
+
+
 def test_a_maximum_cost_excludes_members():
     scores, answers = make_scores(np.random.default_rng(4), np.array([1.5, 0.1, -1.2, 0.1]), n=900, choices=3)
     scores[np.isnan(scores)] = -9.0

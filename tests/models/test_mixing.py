@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from macro_routing.errors import ModelError
 from macro_routing.models import apply_route
 from macro_routing.models.mixing import combine_logits, plan_mixture_steps
 from macro_routing.routes import parse_route
@@ -75,6 +76,14 @@ def test_a_mixture_of_one_is_the_route_bit_for_bit(model):
     ids = tokens()
     single = apply_route(model, Mixture.from_route(route))
     assert torch.equal(single(ids).logits, apply_route(model, route)(ids).logits)
+
+
+def test_what_a_mixture_cannot_return_is_rejected(model):
+    mixed, ids = apply_route(model, MIXTURES[0]), tokens()
+    with pytest.raises(ModelError, match="a mixture computes no loss: leave out labels"):
+        mixed(ids, labels=ids)
+    with pytest.raises(ModelError, match="leave out return_dict=False"):
+        mixed(ids, return_dict=False)
 
 
 def test_steps_are_shared_up_to_the_first_difference():

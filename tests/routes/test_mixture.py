@@ -1,5 +1,8 @@
 """Mixtures: what they may hold, their normal form, and how they are written."""
 
+import time
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,9 +26,6 @@ def mix(*pairs):
         ((), "at least one route"),
         ((*(Member(Route.from_layers(range(n), LAYERS)) for n in range(1, LAYERS + 1)), Member(ADD)), "at most"),
         ((Member(STANDARD), Member(Route.standard(6))), "models of 6, 8 layers"),
-        ((Member(STANDARD, 0.0),), "finite and not 0"),
-        ((Member(STANDARD), Member(SKIP, float("nan"))), "finite and not 0"),
-        ((Member(STANDARD), Member(SKIP, float("inf"))), "finite and not 0"),
         ((Member(SKIP), Member(SKIP, 2.0)), "each route once"),
     ],
 )
@@ -66,7 +66,7 @@ def test_members_share_layers_up_to_their_first_difference():
     assert mix((STANDARD, 1.0), (SKIP, 1.0), (REPEAT, 1.0)).length == LAYERS + 3 + 4
 
 
-weights = st.floats(-100, 100).filter(lambda weight: abs(weight) > 1e-9)
+weights = st.floats(-100, 100).filter(lambda weight: abs(weight) > 1e-5)
 
 
 @given(st.dictionaries(st.sampled_from([STANDARD, SKIP, REPEAT, ADD]), weights, min_size=1))
@@ -93,3 +93,34 @@ def test_texts_written_by_hand(text, expected):
 def test_what_is_not_a_mixture_is_explained(text):
     with pytest.raises((NotationError, RouteError)):
         parse_mixture(text, LAYERS)
+
+
+@pytest.mark.parametrize(
+    ("route", "weight", "words"),
+    [
+        (STANDARD, 0.0, "between 1e-06 and 1e\\+06 in size, not 0.0"),
+        (STANDARD, float("nan"), "in size, not nan"),
+        (STANDARD, float("inf"), "in size, not inf"),
+        (STANDARD, 1e39, "in size, not 1e\\+39"),
+        (STANDARD, 10**400, "in size"),
+        (STANDARD, "1", "must be a number, not '1'"),
+        (STANDARD, None, "must be a number"),
+        ("L0 RJ", 1.0, "'L0 RJ' is not a Route"),
+    ],
+)
+def test_bad_members_are_rejected(route, weight, words):
+    with pytest.raises(RouteError, match=words):
+        Member(route, weight)
+
+
+def test_numpy_weights_are_plain_numbers():
+    mixture = Mixture((Member(STANDARD, np.float32(1.5)), Member(SKIP, np.float64(-0.5))))
+    assert parse_mixture(str(mixture), LAYERS) == mixture
+
+
+def test_long_texts_take_no_time():
+    start = time.perf_counter()
+    for text in ("[L0 RJ]" + " " * 5000 + "x", " " * 5000 + "x [", "1" * 5000 + "[", "+ 1 [L0 RJ] " * 3000):
+        with pytest.raises((NotationError, RouteError)):
+            parse_mixture(text, LAYERS)
+    assert time.perf_counter() - start < 2

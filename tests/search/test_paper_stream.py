@@ -9,6 +9,7 @@ from macro_routing.errors import SettingsError
 from macro_routing.routes import RouteSpace, parse_program
 from macro_routing.runs import make_run_config
 from macro_routing.search import MacroSearch, MacroSettings, Score
+from macro_routing.search.macro import RestartedSearch
 from macro_routing.search.paper_stream import (
     count_random_numbers,
     draw_first_programs,
@@ -108,6 +109,19 @@ def test_later_rounds_go_on_with_the_same_generator(tmp_path):
     save_state(tmp_path / "state.npz", half)
     rest, _ = play(search, load_state(tmp_path / "state.npz"))
     assert first + rest == programs
+
+
+def test_restarts_draw_on(tmp_path):
+    space = RouteSpace(12, max_length=18)
+    first = MacroSearch(space, 60, MacroSettings(iterations=3, draws=10, stream="paper"), 42)
+    restarted = RestartedSearch(first, 2 * first.max_evaluations())
+    alone, _ = play(first, first.make_initial_state())
+    programs, _ = play(restarted, restarted.make_initial_state())
+    assert programs[: len(alone)] == alone
+    drawn, half = play(restarted, restarted.make_initial_state(), stop=2)
+    save_state(tmp_path / "state.npz", half)
+    rest, _ = play(restarted, load_state(tmp_path / "state.npz"))
+    assert drawn + rest == programs
 
 
 def test_the_papers_preset_has_the_papers_stream():

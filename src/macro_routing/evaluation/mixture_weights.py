@@ -145,9 +145,17 @@ def fit_mixtures(
 
     ``choice_sizes`` are what the log-likelihoods of each example's choices are divided by.
     """
-    routes = list(evaluations)
+    # Where numbers overflow on a route, some example has no log-likelihoods.
+    complete = {
+        route: evaluation
+        for route, evaluation in evaluations.items()
+        if all(outcome.log_likelihoods for outcome in evaluation.outcomes)
+    }
+    routes = list(complete)
+    if not answers or next(iter(evaluations)) not in complete:
+        return []
     scores = np.full((len(routes), len(answers), max(map(len, choice_sizes))), np.nan)
-    for row, evaluation in zip(scores, evaluations.values(), strict=True):
+    for row, evaluation in zip(scores, complete.values(), strict=True):
         for cells, outcome, sizes in zip(row, evaluation.outcomes, choice_sizes, strict=True):
             cells[: len(sizes)] = np.divide(outcome.log_likelihoods, sizes)
 

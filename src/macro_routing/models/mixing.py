@@ -8,13 +8,14 @@ final states of all members, and after the model's own head the log-probabilitie
 import copy
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
+from macro_routing.errors import ModelError
 from macro_routing.models.find_decoder import get_decoder
 from macro_routing.models.layer_copies import (
     SavedStates,
@@ -83,6 +84,7 @@ def apply_mixture(model: Any, mixture: Mixture) -> Any:
     mixed_decoder.layers = nn.ModuleList(_make_layers(decoder.layers, steps, text, recorded, len(mixture.members)))
     mixed_decoder.register_forward_pre_hook(create_saved_states_per_pass, with_kwargs=True)
     mixed = make_routed_copy(model, mixed_decoder, config, mixture)
+    mixed.register_forward_pre_hook(_reject_unsupported_arguments, with_kwargs=True)
     mixed.register_forward_hook(functools.partial(_combine_output, mixture))
     return mixed
 
@@ -132,6 +134,13 @@ def make_mixing_layer_class(kind: Any) -> type[nn.Module]:
         return (everything, *output[1:]) if isinstance(output, tuple) else everything
 
     return type(f"Mixing{kind.__name__}", (kind,), {"forward": forward, "__module__": __name__})
+
+
+def _reject_unsupported_arguments(_model: Any, _args: Any, kwargs: Mapping[str, Any]) -> None:
+    if kwargs.get("labels") is not None:
+        raise ModelError("a mixture computes no loss: leave out labels, and compute it from the logits")
+    if kwargs.get("return_dict") is False:
+        raise ModelError("a mixture returns its output by name: leave out return_dict=False")
 
 
 def _combine_output(mixture: Mixture, _model: Any, _args: Any, output: Any) -> Any:

@@ -7,16 +7,20 @@ normal form is scaled such that the weights sum to one, so that sampling has its
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Real
 
 from macro_routing.errors import NotationError, RouteError, shorten_value
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route
 
 MAX_MEMBERS = 8
-_MEMBER = re.compile(r"\s*([+-]?)\s*((?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)?\s*\*?\s*\[([^\[\]]*)\]", re.IGNORECASE)
+_MIN_WEIGHT, _MAX_WEIGHT = 1e-6, 1e6
+_MEMBER = re.compile(
+    r"([+-]?)\s*(?:((?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)\s*(?:\*\s*)?)?\[([^\[\]]*)\]\s*", re.IGNORECASE
+)
 
 
 @dataclass(frozen=True)
@@ -26,10 +30,23 @@ class Member:
     route: Route
     weight: float = 1.0
 
+    def __post_init__(self) -> None:
+        """Reject what is not a route or not a usable weight."""
+        if not isinstance(self.route, Route):
+            raise RouteError(f"{shorten_value(self.route)} is not a Route; parse it with parse_route(text, layers)")
+        if isinstance(self.weight, bool) or not isinstance(self.weight, Real):
+            raise RouteError(f"the weight of a mixture's route must be a number, not {shorten_value(self.weight)}")
+        if not _MIN_WEIGHT <= abs(self.weight) <= _MAX_WEIGHT:
+            raise RouteError(
+                f"the weight of a mixture's route must be between {_MIN_WEIGHT:g} and {_MAX_WEIGHT:g} in size, not"
+                f" {shorten_value(self.weight)}"
+            )
+        object.__setattr__(self, "weight", float(self.weight))
+
 
 @dataclass(frozen=True)
 class Mixture:
-    """Routes with weights; equal when their normal forms are equal."""
+    """Routes with weights, in any order; mixtures with equal normal forms make the same greedy choices."""
 
     members: tuple[Member, ...]
 
@@ -44,9 +61,6 @@ class Mixture:
             raise RouteError(
                 f"the routes of a mixture must be of the same model, these are of models of {sizes} layers"
             )
-        for member in self.members:
-            if not math.isfinite(member.weight) or member.weight == 0:
-                raise RouteError(f"the weight of a mixture's route must be finite and not 0, not {member.weight}")
         if len({member.route for member in self.members}) < len(self.members):
             raise RouteError("a mixture has each route once; add up the weights of equal routes")
         # A text that begins with a minus sign would be an option of a command.
@@ -66,7 +80,9 @@ class Mixture:
         sums: dict[Route, float] = {}
         for route, weight in weights:
             sums[route] = sums.get(route, 0.0) + weight
-        return cls(tuple(Member(route, weight) for route, weight in sums.items() if weight != 0)).normalized()
+        scale = _compute_scale(sums.values())
+        scaled = ((route, weight / scale) for route, weight in sums.items())
+        return cls(tuple(Member(route, weight) for route, weight in scaled if abs(weight) >= _MIN_WEIGHT))
 
     @property
     def layers(self) -> int:
@@ -106,9 +122,8 @@ class Mixture:
         return len({route.steps[:count] for route in self.routes for count in range(1, route.length + 1)})
 
     def normalized(self) -> "Mixture":
-        """Scaled such that the weights sum to one; where their sum is not positive, such that the largest size is 1."""
-        total = math.fsum(self.weights)
-        scale = total if total > 0 else max(map(abs, self.weights))
+        """Scaled such that the weights sum to one; where their sum is tiny or not positive, the largest is 1."""
+        scale = _compute_scale(self.weights)
         return Mixture(tuple(Member(member.route, member.weight / scale) for member in self.members))
 
     def __str__(self) -> str:
@@ -119,18 +134,23 @@ class Mixture:
         return " ".join(texts).removeprefix("+ ")
 
 
+def _compute_scale(weights: Collection[float]) -> float:
+    """What the weights of the normal form are divided by."""
+    largest, total = max(map(abs, weights), default=1.0), math.fsum(weights)
+    return total if total > largest / 1000 else largest or 1.0
+
+
 def parse_mixture(text: str, layers: int) -> Mixture:
     """Read the notation of ``str(mixture)``; a route without brackets is a mixture of one."""
     if "[" not in text:
         return Mixture.from_route(parse_program(text).to_route(layers))
     members: list[Member] = []
-    end = 0
-    while text[end:].strip():
+    text, end = text.strip(), 0
+    while end < len(text) and len(members) <= MAX_MEMBERS:
         found = _MEMBER.match(text, end)
         if found is None or (members and not found[1]):
             raise NotationError(
-                f"{shorten_value(text[end:].strip())} is not a route of a mixture;"
-                " write 1.5 [L0 RJ] - 0.5 [L0-L3 L5 RJ]"
+                f"{shorten_value(text[end:])} is not a route of a mixture; write 1.5 [L0 RJ] - 0.5 [L0-L3 L5 RJ]"
             )
         weight = float(found[2] or 1) * (-1 if found[1] == "-" else 1)
         members.append(Member(parse_program(found[3]).to_route(layers), weight))

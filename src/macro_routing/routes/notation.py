@@ -20,7 +20,7 @@ from macro_routing.routes.route_file import is_route_file_text, parse_route_file
 
 NOTATIONS = ("text", "json", "ranges", "mergekit")
 _RYS_PAIR = re.compile(r"\s*\(?\s*([0-9]{1,6})\s*,\s*([0-9]{1,6})\s*\)?\s*")
-_MIXTURE = re.compile(r"\[\s*[LR]")
+_MIXTURE = re.compile(r"\[\s*(?:L[0-9]|RJ\b)", re.IGNORECASE)
 _RANGE = re.compile(r"\s*([0-9]{1,6})(?:\s*\.\.\s*([0-9]{1,6}))?\s*")
 
 

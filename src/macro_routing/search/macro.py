@@ -13,6 +13,7 @@ from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.policy import check_epsilons
 from macro_routing.search.policy_search import (
+    PAPER_STREAM,
     PolicySamplingSearcher,
     PolicySamplingSettings,
     PolicySearcherBase,
@@ -254,7 +255,9 @@ class RestartedSearch(Searcher):
         index, inner = self._current_restart(state)
         learned = self.build_search_of_restart(index).tell(inner, replace(asked, number=inner.rounds), outcomes)
         assert isinstance(learned, PolicySearchState)
-        return replace(state, restarts=(*state.restarts[:index], replace(learned, draws=())))
+        # The paper's stream counts its numbers by what was drawn with them; else the draws are those of this state.
+        draws = learned.draws if self.first.settings.stream == PAPER_STREAM else ()
+        return replace(state, restarts=(*state.restarts[:index], replace(learned, draws=draws)))
 
     def _list_candidates(self, state: RestartedSearchState) -> tuple[Candidate, ...]:
         """The final sets of all restarts, each different route once, ranked by restart."""
