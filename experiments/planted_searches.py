@@ -36,7 +36,8 @@ from macro_routing.evaluation.planted_problem import TRAIN, solve_planted
 from macro_routing.evaluation.planted_problem import VALIDATION as VALIDATION_SPLIT
 from macro_routing.routes.route import Route
 from macro_routing.search.decision_settings import DecisionSettings
-from macro_routing.search.guided import GuidedSearch, GuidedSettings
+from macro_routing.search.guided import GuidedSearch
+from macro_routing.search.guided_settings import GuidedSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings, RestartedSearch
 from macro_routing.search.random_search import RandomSearch, RandomSettings
 from macro_routing.search.rys import BlockSweep, BlockSweepSettings

@@ -24,7 +24,8 @@ from macro_routing.evaluation.planted_problem import PlantedProblem, solve_plant
 from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.routes.route import Route
 from macro_routing.search.decision_settings import SPEED, DecisionSettings
-from macro_routing.search.guided import GuidedSearch, GuidedSettings
+from macro_routing.search.guided import GuidedSearch
+from macro_routing.search.guided_settings import GuidedSettings
 
 STANDARD_SCORES = (0.5, 0.7, 0.85)
 LOSS_PER_EDIT = 0.04

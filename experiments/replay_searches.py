@@ -21,7 +21,8 @@ from experiments.landscape import Landscape
 from experiments.replay import ReplayResult, SearchFactory, replay_search
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.decision_settings import DecisionSettings
-from macro_routing.search.guided import GuidedSearch, GuidedSettings
+from macro_routing.search.guided import GuidedSearch
+from macro_routing.search.guided_settings import GuidedSettings
 from macro_routing.search.rys import BlockSweep, BlockSweepSettings
 
 BUDGET_PER_EXAMPLE = 43.5

@@ -18,7 +18,6 @@ from macro_routing.evaluation.racing import EXACT, RACING_MODES
 from macro_routing.evaluation.work_items import UnitSizes
 from macro_routing.models.catalog import BUILT_IN_MODELS, DEFAULT_MODEL
 from macro_routing.models.frozen import FrozenModel, LoadOptions
-from macro_routing.models.support import get_text_config
 from macro_routing.routes.space import RouteSpace
 from macro_routing.runs.methods import (
     GUIDED,
@@ -31,6 +30,7 @@ from macro_routing.runs.methods import (
     list_used_decision_settings,
     make_search_settings,
 )
+from macro_routing.runs.presets import PRESET_METHODS, PRESETS, get_paper_settings_for_model
 from macro_routing.search.decision_settings import SPEED, DecisionSettings
 from macro_routing.search.random_streams import check_seed
 from macro_routing.settings import (
@@ -152,35 +152,6 @@ class GuardTaskSettings:
         object.__setattr__(self, "tasks", tuple(self.tasks))
         check_number("max_drop", self.max_drop, minimum=0, maximum=100)
         check_integer("examples", self.examples, minimum=1)
-
-
-_DEEPSEEK_BEGIN = "begin▁of▁sentence"
-"""Part of the first token of every text in DeepSeek's tokenizers."""
-PRESETS: dict[str, dict[str, dict[str, Any]]] = {
-    "default": {"search": {"final_set": "anchored"}},
-    # A first look. What only MACRO knows is for `--method macro`: few draws, each with few deviations, so that the
-    # first rounds already hold usable routes.
-    "quick": {
-        "search": {
-            "final_set": "anchored",
-            "iterations": 4,
-            "draws": 16,
-            "elite": 4,
-            "k": 4,
-            "epsilon_local": 0.06,
-            "epsilon_operator": 0.02,
-        },
-        "data": {"training": 160, "validation": 100, "test": 400},
-    },
-    # The paper's exact settings; what depends on the model is in `_get_paper_settings_for_model`. Never changed.
-    "paper": {
-        "search": {"final_set": "raw", "stream": "paper"},
-        "data": {"training": 1000, "validation": 100},
-        "decoding": {"mode": "reasoning", "reasoning_budget": 400, "answer_budget": 128},
-    },
-}
-PRESET_METHODS = {"paper": MACRO, "default": GUIDED, "quick": GUIDED}
-"""How a preset searches unless a method is named."""
 
 
 @dataclass(frozen=True)
@@ -325,9 +296,9 @@ class RunConfig:
         return METHODS[self.method].build(inputs)
 
     def _get_preset_values_for_model(self, frozen: FrozenModel) -> dict[str, dict[str, Any]]:
-        return (
-            _get_paper_settings_for_model(frozen) if self.preset == "paper" else {"space": {}, "search": {}, "data": {}}
-        )
+        if self.preset == "paper":
+            return get_paper_settings_for_model(frozen)
+        return {"space": {}, "search": {}, "data": {}}
 
 
 def make_run_config(task: str, model: str = DEFAULT_MODEL, preset: str = "default", **values: Any) -> RunConfig:
@@ -393,15 +364,3 @@ def _make_absolute(value: Any) -> Any:
         return str(Path(value).resolve()) if Path(value).exists() else value
     except (OSError, ValueError):  # too long, or otherwise impossible as a name: a route
         return value
-
-
-def _get_paper_settings_for_model(frozen: FrozenModel) -> dict[str, dict[str, Any]]:
-    """What the paper sets by model: route length, final set, validation size (specification §5)."""
-    kind = get_text_config(frozen.model.config).model_type
-    # The distilled model is a Llama by its configuration; its tokenizer is DeepSeek's.
-    is_deepseek = _DEEPSEEK_BEGIN in str(getattr(frozen.tokenizer, "bos_token", ""))
-    # Qwen3-4B and -8B are the only ones whose maximum length is not twelve above their depth.
-    space = {"max_length": 40} if kind == "qwen3" and frozen.layers == 36 else {}
-    if kind == "mixtral" or is_deepseek or (kind == "qwen3" and frozen.layers == 40):
-        return {"space": space, "search": {"final_set": "anchored"}, "data": {"validation": 200}}
-    return {"space": space, "search": {}, "data": {}}

@@ -1,6 +1,7 @@
 """How routes are proposed: the ask/tell interface, MACRO's policy and search, exact decoding, the peers' searches."""
 
-from macro_routing.search.guided import GuidedSearch, GuidedSettings
+from macro_routing.search.guided import GuidedSearch
+from macro_routing.search.guided_settings import GuidedSettings
 from macro_routing.search.macro import MacroSearch, MacroSettings, select_candidate
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.random_search import RandomSearch, RandomSettings

@@ -9,12 +9,10 @@ examples is a holdout: in a last round the finalists and the standard pass are s
 influence on the search.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from statistics import NormalDist
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +21,8 @@ from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.decision_settings import SPEED, DecisionSettings
 from macro_routing.search.empirical_scores import EmpiricalScores
-from macro_routing.search.policy import MarkovPolicy, Table, check_epsilons
+from macro_routing.search.guided_settings import GuidedSettings
+from macro_routing.search.policy import MarkovPolicy, Table
 from macro_routing.search.policy_search import PolicySearcherBase, PolicySearchState
 from macro_routing.search.random_streams import RandomStreamPurpose, make_generator
 from macro_routing.search.route_edits import (
@@ -32,11 +31,12 @@ from macro_routing.search.route_edits import (
     mutate_routes,
     programs_from_edits,
 )
-from macro_routing.search.route_features import Floats, RouteFeatures
+from macro_routing.search.route_features import RouteFeatures
 from macro_routing.search.route_gp import KERNELS, GPKernelParameters, ObservedAccuracies, RouteGP, thompson_sample
 from macro_routing.search.searcher import Candidate, Draw, Outcome, Proposal, Round, RoundSize, Score
 from macro_routing.search.top_k import decode_top_routes
-from macro_routing.settings import AllowedRange, CheckedSettings, check_choice, check_integer
+from macro_routing.search.utility import compute_utility, expected_layers_saved
+from macro_routing.settings import check_integer
 
 _N_DECODED = 20
 """Number of most probable routes of the policy in every round's pool."""
@@ -56,60 +56,10 @@ _VERSION = 4
 """Version of the algorithm: states of other versions are rejected."""
 _FIT_SWEEPS = 1
 """Sweeps over the kernel parameters after every round."""
-_CONFIRMATION_DISCORDANCE = 0.15
-"""Share of examples on which a faster route and the standard pass usually differ; for its chance to be confirmed."""
 _N_PROMISING = 40
 """Number of best routes from which edits are taken, and to which the policy moves."""
 _BEST_SHARE_OF_MEMBERS = 5
 """One of so many candidates for a mixture's members is among the best scored routes; the others are simple."""
-
-
-@dataclass(frozen=True)
-class GuidedSettings(CheckedSettings):
-    """The settings of the guided search."""
-
-    iterations: Annotated[int, AllowedRange(1)] = 10
-    """Rounds, each with its own share of the training examples."""
-    draws: Annotated[int, AllowedRange(3)] = 70
-    """Different routes per round, the standard pass among them; more if the budget pays for it."""
-    holdout: Annotated[float, AllowedRange(0, 0.9)] = 0.5
-    """Share of the training examples kept for the confirmation."""
-    finalists: Annotated[int, AllowedRange(1, 100)] = 4
-    """Number of routes with the highest expected gain that are compared with the standard pass on the holdout."""
-    n_empirical_best: Annotated[int, AllowedRange(0, 100)] = 3
-    """Number of routes that are scored again in every round because of their own scores, whatever the Gaussian process
-    predicts; the best of these is a finalist, too. The process misses good routes whose neighbours are bad."""
-    epsilon_local: Annotated[float, AllowedRange(0, 1, symbol="ε_loc")] = 0.06
-    """Prior mass spread over all moves and rejoin (``ε_loc``)."""
-    epsilon_operator: Annotated[float, AllowedRange(0, 1, symbol="ε_op")] = 0.02
-    """Prior mass spread over all adds (``ε_op``)."""
-    policy_samples: Annotated[int, AllowedRange(0, 100_000)] = 150
-    """Number of programs sampled from the policy for every round's pool; with 0 it is not decoded either."""
-    incumbents: Annotated[int, AllowedRange(0, 1000)] = 8
-    """Number of best routes whose variants are in every round's pool."""
-    kernel: str = "combined"
-    """Covariance between routes: ``additive`` (effects of single layers add up), ``similarity`` (similar routes score
-    alike), ``combined`` (both), or ``independent`` (no covariance)."""
-    policy_temperature: Annotated[float, AllowedRange(0, exclusive=True)] = 0.02
-    """A route whose expected gain is lower than the best by this much has 1/e of its weight in the policy."""
-    policy_weight: Annotated[float, AllowedRange(0)] = 3.0
-    """Weight of all promising routes together in the policy; the prior has weight 1."""
-
-    def __post_init__(self) -> None:
-        """Reject impossible settings."""
-        super().__post_init__()
-        check_choice("kernel", self.kernel, tuple(KERNELS))
-        check_epsilons(self.epsilon_local, self.epsilon_operator)
-
-    @property
-    def k(self) -> int:
-        """Size of the final set: the standard pass and the finalists."""
-        return 1 + self.finalists + bool(self.n_empirical_best)
-
-    def min_evaluations(self, examples: int, mixtures: int = 0) -> int:
-        """Minimum number of evaluations (route × example) of a search over ``examples`` examples."""
-        held = int(self.holdout * examples)
-        return self.draws * (examples - held) + (self.k + mixtures) * held
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -318,26 +268,14 @@ class GuidedSearch(PolicySearcherBase):
         empirical_best = [route for route in ranked if route in pool][: self.settings.n_empirical_best]
         routes = list(pool)
         features = RouteFeatures.from_routes(routes)
-        utility = self._compute_utility(routes, gp.predict_mean(features)[:, None])[:, 0]
+        utility = compute_utility(self.decision, routes, gp.predict_mean(features)[:, None])[:, 0]
         considered = np.argsort(-utility, kind="stable")[: max(_N_CONSIDERED, wanted)]
         mean, covariance = gp.predict_gain_covariance(features[considered])
         among = [routes[index] for index in considered]
         sampled = thompson_sample(
-            mean, covariance, 3 * wanted, wanted, rng, lambda gains: self._compute_utility(among, gains)
+            mean, covariance, 3 * wanted, wanted, rng, lambda gains: compute_utility(self.decision, among, gains)
         )
         return list(dict.fromkeys([*empirical_best, *(routes[considered[index]] for index in sampled)]))
-
-    def _compute_utility(self, routes: Sequence[Route], gains: Floats) -> Floats:
-        """What the search maximizes, by route and sample of its gain.
-
-        For accuracy, the gain beyond the price of the layers; for speed, the layers saved by a route that loses less
-        than the margin. One that loses more ranks below all others, by its loss.
-        """
-        required = np.array([self.decision.required_gain(route) for route in routes])[:, None]
-        if self.decision.objective != SPEED:
-            return np.asarray(gains - required)
-        saved = np.array([1 - route.length / route.layers for route in routes])[:, None]
-        return np.asarray(np.where(gains >= required, saved, gains - required - 1))
 
     def _tell(self, state: GuidedState, asked: Round, outcomes: Sequence[Outcome]) -> GuidedState:  # noqa: ARG002
         """Fit the kernel parameters, and move the policy to the routes that are probably good."""
@@ -382,7 +320,12 @@ class GuidedSearch(PolicySearcherBase):
         if gp is None:
             return []
         ranked = list(self._rank_by_expected_utility(gp))
-        return self._rank_by_expected_layers_saved(gp, ranked) if self.decision.objective == SPEED else ranked
+        if self.decision.objective != SPEED or not ranked:
+            return ranked
+        first, rest = ranked[:_N_CONSIDERED], ranked[_N_CONSIDERED:]
+        mean, covariance = gp.predict_gain_covariance(RouteFeatures.from_routes(first))
+        saved = expected_layers_saved(self.decision, first, mean, np.diag(covariance), len(self.holdout))
+        return [*(first[index] for index in np.argsort(-saved, kind="stable")), *rest]
 
     def _rank_by_expected_utility(self, gp: RouteGP) -> dict[Route, float]:
         """The utility of the expected gain of every scored route, highest first."""
@@ -391,22 +334,9 @@ class GuidedSearch(PolicySearcherBase):
             for route, gain in gp.scored_route_expected_gains.items()
             if self.decision.can_meet_objective(route)
         }
-        utility = self._compute_utility(list(gains), np.array([*gains.values()])[:, None])[:, 0]
+        utility = compute_utility(self.decision, list(gains), np.array([*gains.values()])[:, None])[:, 0]
         routes = list(gains)
         return {routes[index]: float(utility[index]) for index in np.argsort(-utility, kind="stable")}
-
-    def _rank_by_expected_layers_saved(self, gp: RouteGP, routes: Sequence[Route]) -> list[Route]:
-        """The first routes in the order of layers saved × probability that the confirmation accepts the route."""
-        first, rest = list(routes[:_N_CONSIDERED]), routes[_N_CONSIDERED:]
-        if not first:
-            return []
-        mean, covariance = gp.predict_gain_covariance(RouteFeatures.from_routes(first))
-        noise = _CONFIRMATION_DISCORDANCE / max(1, len(self.holdout))
-        quantile = NormalDist().inv_cdf(1 - self.decision.max_error_probability)
-        slack = mean + self.decision.margin / 100 - quantile * math.sqrt(noise)
-        accepted = np.array([math.erfc(-z / math.sqrt(2)) / 2 for z in slack / np.sqrt(np.diag(covariance) + noise)])
-        saved = np.array([1 - route.length / route.layers for route in first])
-        return [*(first[index] for index in np.argsort(-saved * accepted, kind="stable")), *rest]
 
     def _list_draws_before_confirmation(self, state: GuidedState) -> list[Draw]:
         """All draws but those of the confirmation, which judges what was learned from the others."""
