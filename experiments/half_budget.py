@@ -22,13 +22,13 @@ from benchmarks.record import write_record
 from experiments.method_comparison import (
     BUDGET,
     SEEDS,
-    add_selection_flags,
     check_selection,
     is_selected,
     limit_gpu_memory,
+    make_parser,
     make_run_config,
 )
-from experiments.recorded_runs import RECORDED_RUNS, describe_comparisons_origin, read_recorded_runs
+from experiments.recorded_runs import describe_comparisons_origin, read_recorded_runs
 from experiments.search_quality import SETTINGS, Setting, parse_settings
 
 HALF = BUDGET // 2
@@ -143,16 +143,8 @@ def _format_interval(mean: Sequence[float]) -> str:
 
 def main() -> None:
     """Run, or collect."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", nargs="?")
+    parser = make_parser(__doc__, "runs/search_quality")
     parser.add_argument("--small")
-    parser.add_argument("--runs", type=Path, default=Path("runs/search_quality"))
-    parser.add_argument("--kept", type=Path, default=RECORDED_RUNS)
-    parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--minutes", type=float, default=20.0)
-    parser.add_argument("--only", default="", help="tasks or folders, separated by commas")
-    add_selection_flags(parser)
-    parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     check_selection(arguments, [GUIDED])
     if arguments.model:

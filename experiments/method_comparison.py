@@ -1,6 +1,6 @@
 """All methods on one model over tasks and seeds at one budget, in parts that can be resumed.
 
-    python -m experiments.method_comparison MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20] [--tasks sciq,svamp]
+    python -m experiments.method_comparison MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20] [--only sciq,svamp]
         [--methods cola] [--seeds 1,2] [--share 0.1]
     python -m experiments.method_comparison [--write docs/data/peers.json]
 
@@ -91,7 +91,7 @@ def run_missing(arguments: argparse.Namespace) -> None:
     from macro_routing.runs.comparison_results import read_method_runs
 
     end = time.monotonic() + 60 * arguments.minutes
-    model, runs, tasks = arguments.model, arguments.runs, parse_tasks(arguments.tasks)
+    model, runs, tasks = arguments.model, arguments.runs, parse_tasks(arguments.only)
     # A store per part: parts at the same time do not wait for each other's writing.
     known: dict[str, Any] = {"store": runs / f"scores-{'-'.join(tasks)}.sqlite"}
     for cell in iterate_runs(tasks):
@@ -112,11 +112,20 @@ def run_missing(arguments: argparse.Namespace) -> None:
         print(f"{cell.folder}, {cell.method}, seed {cell.seed}: {arm.result.verdict} ({arm.seconds:.0f} s)", flush=True)
 
 
-def add_selection_flags(parser: argparse.ArgumentParser) -> None:
-    """Flags that leave the rest to others who run beside."""
+def make_parser(description: str | None, runs: str, kept: Path = RECORDED_RUNS) -> argparse.ArgumentParser:
+    """What all commands have that run what is missing, in parts, or make the tables of what is kept."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", nargs="?")
+    parser.add_argument("--runs", type=Path, default=Path(runs))
+    parser.add_argument("--kept", type=Path, default=kept)
+    parser.add_argument("--data-dir", type=Path)
+    parser.add_argument("--minutes", type=float, default=20.0)
+    parser.add_argument("--only", default="", help="tasks or folders, separated by commas; all without it")
     parser.add_argument("--methods", type=_split_names, help="separated by commas; all without it")
     parser.add_argument("--seeds", type=_split_names, help="separated by commas; all without it")
     parser.add_argument("--share", type=float, help="of the GPU's memory, where several run beside each other")
+    parser.add_argument("--write", type=Path)
+    return parser
 
 
 def _split_names(text: str) -> set[str]:
@@ -138,8 +147,9 @@ def check_selection(arguments: argparse.Namespace, methods: Sequence[str]) -> No
 
 
 def parse_tasks(names: str) -> list[str]:
-    """Tasks by name, separated by commas."""
-    wanted, known = [name.strip() for name in names.split(",")], [task for task, _ in CASES]
+    """Tasks by name, separated by commas; all without a name."""
+    known = [task for task, _ in CASES]
+    wanted = [name.strip() for name in names.split(",")] if names else known
     if unknown := set(wanted) - set(known):
         sys.exit(f"no task of this table: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
     return wanted
@@ -227,16 +237,7 @@ def _make_row(task: str, row: Any) -> dict[str, Any]:
 
 def main() -> None:
     """Run, or collect."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", nargs="?")
-    parser.add_argument("--runs", type=Path, default=Path("runs/peers"))
-    parser.add_argument("--kept", type=Path, default=RECORDED_RUNS)
-    parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--minutes", type=float, default=20.0)
-    add_selection_flags(parser)
-    parser.add_argument("--tasks", default=",".join(task for task, _ in CASES))
-    parser.add_argument("--write", type=Path)
-    arguments = parser.parse_args()
+    arguments = make_parser(__doc__, "runs/peers").parse_args()
     check_selection(arguments, METHODS)
     if arguments.model:
         arguments.runs.mkdir(parents=True, exist_ok=True)

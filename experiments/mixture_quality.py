@@ -11,28 +11,29 @@ mixture, and the best of them is the one with the highest training accuracy.
 
 import argparse
 import dataclasses
-import json
 import time
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.record import ROOT, current_commit, describe_run_hardware, write_record
-from experiments.method_comparison import (
-    BUDGET,
-    SEEDS,
-    add_selection_flags,
-    check_selection,
-    is_selected,
-    limit_gpu_memory,
+from benchmarks.record import ROOT
+from experiments.kept_searches import (
+    Job,
+    Line,
+    describe_search,
+    format_difference,
+    print_rows,
+    read_correct,
+    read_kept,
+    run_missing,
+    write_kept_record,
 )
-from experiments.recorded_runs import pack_verdicts, unpack_verdicts
-from experiments.speed_objective import print_rows, read_kept
+from experiments.method_comparison import BUDGET, SEEDS, is_selected, make_parser
 from macro_routing.evaluation.mixture_weights import (
     Scores,
     choose_members,
@@ -93,33 +94,24 @@ class Prediction(NamedTuple):
     test: NDArray[np.int64]
 
 
-def run_missing(arguments: argparse.Namespace) -> None:
-    """Search by search while there is time."""
+def list_missing(arguments: argparse.Namespace, frozen: Any) -> Iterator[Job]:
+    """Searches that are not kept yet."""
     from macro_routing.models import load_model
 
-    end = time.monotonic() + 60 * arguments.minutes
-    frozen = load_model(arguments.model)
     amateur = load_model(arguments.amateur) if arguments.amateur else None
     name = Path(frozen.name).name
     done = {(line["model"], line["task"], line["seed"]) for line in read_kept(arguments.kept)}
+    tasks = arguments.only.split(",") if arguments.only else TASKS
     for seed in SEEDS:
-        for task in arguments.only or TASKS:
-            if (name, task, seed) in done or not is_selected(arguments, RETURNED, seed) or time.monotonic() > end:
-                continue
-            try:
-                line = run_setting(arguments, task, seed, frozen, amateur)
-            except Exception:  # noqa: BLE001 one broken search must not cost the others
-                traceback.print_exc()
-                continue
-            with arguments.kept.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-            print(f"{name}, {task}, seed {seed}: {line['verdict']} ({line['seconds']:.0f} s)", flush=True)
+        for task in tasks:
+            if (name, task, seed) not in done and is_selected(arguments, RETURNED, seed):
+                yield f"{name}, {task}, seed {seed}", partial(run_setting, arguments, task, seed, frozen, amateur)
 
 
-def run_setting(arguments: argparse.Namespace, task: str, seed: int, frozen: Any, amateur: Any) -> dict[str, Any]:
+def run_setting(arguments: argparse.Namespace, task: str, seed: int, frozen: Any, amateur: Any) -> Line:
     """One search, then everything it is compared with on the same training and test examples."""
     from macro_routing.runs import make_run_config
-    from macro_routing.runs.folder import CANDIDATES, RUN, RunFolder
+    from macro_routing.runs.folder import CANDIDATES, RunFolder
     from macro_routing.runs.prepare import prepare_run, run_search
 
     config = make_run_config(
@@ -145,8 +137,8 @@ def run_setting(arguments: argparse.Namespace, task: str, seed: int, frozen: Any
         trained = run.evaluator.evaluate(members, train)
         by_accuracy = sorted(members, key=lambda route: -sum(trained[route].correct))
         texts = [line["route"] for line in RunFolder.open(folder).read_json(CANDIDATES)["candidates"]]
-        mixtures = [one for text in texts if len((one := parse_mixture(text, frozen.layers)).members) > 1]
-        fitted = max(mixtures, key=lambda mixture: len(mixture.members), default=Mixture.from_route(members[0]))
+        mixtures = [parse_mixture(text, frozen.layers) for text in texts]
+        fitted = max(mixtures, key=lambda mixture: len(mixture.members))  # the standard pass, if there is no mixture
         score = _Scorer(run.evaluator.task, train, run.splits.test)
         predictions = {
             SINGLE: score.predict(frozen, by_accuracy[:1], lambda _, __: [1.0]),
@@ -159,20 +151,14 @@ def run_setting(arguments: argparse.Namespace, task: str, seed: int, frozen: Any
     known = [name for name in CONTROLS if name in predictions]
     best = max(known, key=lambda name: np.mean(predictions[name].train == score.train_answers))
     predictions |= {STANDARD: standard, BEST_CONTROL: predictions[best]}
-    header = json.loads((folder / RUN).read_text(encoding="utf-8"))
+    correct = {name: prediction.test == score.test_answers for name, prediction in predictions.items()}
     return {
-        "model": Path(frozen.name).name,
         "task": task,
         "seed": seed,
-        "commit": current_commit(),
-        "hardware": describe_run_hardware(header),
-        "layers": frozen.layers,
         "seconds": seconds,
-        "verdict": result.verdict,
-        "examples": [example.id for example in run.splits.test],
         "routes": {RETURNED: result.route, FITTED: str(fitted), SINGLE: str(by_accuracy[0]), BEST_CONTROL: best},
         "lengths": {RETURNED: result.best_route.length, FITTED: fitted.length},
-        "right": {name: pack_verdicts(found.test == score.test_answers) for name, found in predictions.items()},
+        **describe_search(frozen, folder, result, run.splits.test, correct),
     }
 
 
@@ -194,11 +180,11 @@ class _Scorer:
         from macro_routing.evaluation.model_answers import build_choice_items, compute_choice_sizes
 
         examples = self._examples
-        asked = examples if with_question else [dataclasses.replace(one, question="") for one in examples]
+        asked = examples if with_question else [dataclasses.replace(example, question="") for example in examples]
         scored = score_choices_for_routes(
             frozen.model, list(dict.fromkeys(routes)), build_choice_items(frozen, self._task, asked, by_letter=False)
         )
-        scores = np.full((len(routes), len(examples), max(len(one.choices) for one in examples)), np.nan)
+        scores = np.full((len(routes), len(examples), max(len(example.choices) for example in examples)), np.nan)
         sizes = [compute_choice_sizes(example, by_letter=False) for example in examples]
         for row, route in zip(scores, routes, strict=True):
             for cells, values, bytes_ in zip(row, scored[route], sizes, strict=True):
@@ -232,8 +218,8 @@ class _Scorer:
     def predict_best_contrast(self, frozen: Any, weaker: Sequence[Route]) -> Prediction:
         """The standard pass against one weaker route, the one with the highest training accuracy."""
         scores = self.score(frozen, [Route.standard(frozen.layers), *weaker])
-        found = [self.pick(scores[[0, index]], CONTRAST) for index in range(1, len(scores))]
-        return max(found, key=lambda one: np.mean(one.train == self.train_answers))
+        predictions = [self.pick(scores[[0, index]], CONTRAST) for index in range(1, len(scores))]
+        return max(predictions, key=lambda prediction: np.mean(prediction.train == self.train_answers))
 
 
 def predict_controls(score: _Scorer, frozen: Any, amateur: Any, by_accuracy: Sequence[Route]) -> dict[str, Prediction]:
@@ -251,7 +237,7 @@ def predict_controls(score: _Scorer, frozen: Any, amateur: Any, by_accuracy: Seq
         weights[list(members.indices)] = members.weights
         return [float(weight) for weight in weights]
 
-    found = {
+    predictions = {
         PMI: score.predict_with_pmi(frozen, [standard]),
         DOLA: score.predict_best_contrast(frozen, exits[layers // 2 :: 2]),
         SKIP: score.predict_best_contrast(frozen, skips),
@@ -260,90 +246,63 @@ def predict_controls(score: _Scorer, frozen: Any, amateur: Any, by_accuracy: Seq
     }
     if amateur is not None:
         weaker = score.score(amateur, [Route.standard(amateur.layers)])
-        found[AMATEUR] = score.fit(np.concatenate([score.score(frozen, [standard]), weaker]))
-    return found
+        predictions[AMATEUR] = score.fit(np.concatenate([score.score(frozen, [standard]), weaker]))
+    return predictions
 
 
-def read_correct(line: dict[str, Any], name: str) -> dict[str, bool]:
-    """Which test examples are answered correctly."""
-    return dict(zip(line["examples"], unpack_verdicts(line["right"][name]), strict=True))
-
-
-def group_by_setting(lines: Sequence[dict[str, Any]]) -> dict[tuple[str, str], list[dict[str, Any]]]:
+def group_by_setting(lines: Sequence[Line]) -> dict[tuple[str, str], list[Line]]:
     """The seeds of every model and task."""
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, str], list[Line]] = {}
     for line in lines:
         groups.setdefault((line["model"], line["task"]), []).append(line)
     return groups
 
 
-def make_rows(kept: Path) -> list[dict[str, Any]]:
+def make_rows(kept: Path) -> list[Line]:
     """A line per model and task: accuracy of the standard pass, differences to it of the others."""
-    from macro_routing.studies.paired_comparisons import estimate_difference_over_seeds
-
     rows = []
     for (model, task), same in sorted(group_by_setting(read_kept(kept)).items()):
         accuracy = np.mean([np.mean(list(read_correct(line, STANDARD).values())) for line in same])
-        row: dict[str, Any] = {"setting": f"{model}, {task}", STANDARD: 100 * float(accuracy), "seeds": len(same)}
+        row: Line = {"setting": f"{model}, {task}", STANDARD: 100 * float(accuracy), "seeds": len(same)}
         for name in (SINGLE, RETURNED, FITTED, BEST_CONTROL, *CONTROLS, PMI_AND_MIXTURE):
-            pairs = [(read_correct(line, STANDARD), read_correct(line, name)) for line in same if name in line["right"]]
-            if pairs:
-                found = estimate_difference_over_seeds([pairs])
-                row[name] = f"{100 * found.mean:+.1f} ({100 * found.low:+.1f} to {100 * found.high:+.1f})"
+            if name in same[0]["right"]:
+                row[name] = format_difference(same, name, STANDARD)
         row["layers"] = float(np.mean([line["lengths"][RETURNED] / line["layers"] for line in same]))
         row["raw"] = {str(line["seed"]): line["routes"] for line in same}
         rows.append(row)
     return rows
 
 
-def make_summary_rows(kept: Path) -> list[dict[str, Any]]:
+def make_summary_rows(kept: Path) -> list[Line]:
     """Mean differences over all models and tasks."""
     from macro_routing.studies.paired_comparisons import estimate_difference_over_seeds
 
     groups = group_by_setting(read_kept(kept)).values()
-    rows: list[dict[str, Any]] = []
+    rows: list[Line] = []
     for name, other in COMPARED if groups else ():
         pairs = [[(read_correct(line, other), read_correct(line, name)) for line in same] for same in groups]
-        found = estimate_difference_over_seeds(pairs)
-        told = {"mean": 100 * found.mean, "low": 100 * found.low, "high": 100 * found.high, "p": found.p_value}
-        rows.append({"compared": f"{COLUMNS[name]} against {other}", **told, "settings": len(pairs)})
+        difference = estimate_difference_over_seeds(pairs)
+        points = {what: 100 * getattr(difference, what) for what in ("mean", "low", "high")}
+        compared = f"{COLUMNS[name]} against {other}"
+        rows.append({"compared": compared, **points, "p": difference.p_value, "settings": len(pairs)})
     corrected = holm_correction([row["p"] for row in rows])
     return [{**row, "p_holm": p} for row, p in zip(rows, corrected, strict=True)]
 
 
 def main() -> None:
     """Run, or collect."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", nargs="?")
-    parser.add_argument("--amateur", help="a smaller model with the same tokenizer, as a control")
-    parser.add_argument("--runs", type=Path, default=Path("runs/mixture_quality"))
-    parser.add_argument("--kept", type=Path, default=KEPT)
-    parser.add_argument("--data-dir", type=Path)
+    parser = make_parser(__doc__, "runs/mixture_quality", KEPT)
     parser.add_argument("--budget", type=int, default=BUDGET)
-    parser.add_argument("--minutes", type=float, default=20.0)
-    parser.add_argument("--only", type=lambda text: text.split(","), default=[], help="tasks, separated by commas")
-    add_selection_flags(parser)
-    parser.add_argument("--write", type=Path)
+    parser.add_argument("--amateur", help="a smaller model with the same tokenizer, as a control")
     arguments = parser.parse_args()
-    check_selection(arguments, [RETURNED])
-    if arguments.model:
-        arguments.runs.mkdir(parents=True, exist_ok=True)
-        limit_gpu_memory(arguments.share)
-        run_missing(arguments)
+    run_missing(arguments, RETURNED, list_missing)
     rows, summary = make_rows(arguments.kept), make_summary_rows(arguments.kept)
     print_rows([*rows, *summary])
     if arguments.write:
         lines = read_kept(arguments.kept)
-        common: dict[str, Any] = {
-            "command": "python -m experiments.mixture_quality MODEL --runs FOLDER",
-            "config": {"budget": BUDGET, "max_cost": MAX_COST, "models": sorted({line["model"] for line in lines})},
-            "seed": ", ".join(map(str, sorted({line["seed"] for line in lines}))),
-            "where": ", ".join(sorted({line["hardware"] for line in lines})),
-            "commits": ", ".join(sorted({line["commit"] for line in lines})),
-        }
-        write_record(arguments.write, columns=COLUMNS, results=rows, **common)
         other = arguments.write.with_name(f"{arguments.write.stem}_summary.json")
-        write_record(other, columns=SUMMARY, results=summary, **common)
+        for path, columns, table in ((arguments.write, COLUMNS, rows), (other, SUMMARY, summary)):
+            write_kept_record(path, "experiments.mixture_quality", lines, columns, table, max_cost=MAX_COST)
 
 
 if __name__ == "__main__":

@@ -99,12 +99,12 @@ def run_replay(job: tuple[str, str, int], max_cost: float) -> dict[str, Any]:
     base = is_correct(standard, judge).mean()
     if kind == COST:
         path = add_members(scores[:, fit], answers[fit], MAX_SIZE)
-        lengths = [make_mixture(routes, one.indices, one.weights).length / routes[0].layers for one in path]
-        gains = [float(is_correct(one, judge).mean() - base) for one in path]
+        lengths = [make_mixture(routes, members.indices, members.weights).length / routes[0].layers for members in path]
+        gains = [float(is_correct(members, judge).mean() - base) for members in path]
         return {"landscape": name, "lengths": lengths, "gains": gains}
     path = choose_members(scores[:, fit], answers[fit], settings.members, seed, is_allowed=is_affordable)[1:]
     finalists: dict[RouteOrMixture, FittedMembers] = {routes[0]: standard}
-    finalists |= {make_mixture(routes, one.indices, one.weights): one for one in path}
+    finalists |= {make_mixture(routes, members.indices, members.weights): members for members in path}
     evidence = assess_finalists(list(finalists), lambda route: is_correct(finalists[route], fresh), settings)
     return {"landscape": name, "returned": decide_route(evidence, settings) is not None}
 

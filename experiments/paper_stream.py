@@ -61,8 +61,8 @@ def list_deviations(program: Program) -> list[Deviation]:
 
 def read_published_routes() -> list[PublishedRoute]:
     """Those whose adds, if any, have the coefficient 1: the literal space has no others."""
-    found = json.loads(PUBLISHED.read_text(encoding="utf-8"))
-    rows = [row for row in (*found["routes"], *found["shared_routes"]) if row["route"]]
+    published = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    rows = [row for row in (*published["routes"], *published["shared_routes"]) if row["route"]]
     programs = [(row, parse_program(row["route"])) for row in rows]
     return [
         PublishedRoute(row["model"], row["benchmark"], row["layers"], program, frozenset(deviations))

@@ -57,7 +57,7 @@ def list_all_runs() -> Iterator[PlannedRun]:
                 yield PlannedRun(setting.folder, method, seed, "search_quality", ("--only", setting.folder))
     for cell in method_comparison.iterate_runs([task for task, _ in method_comparison.CASES]):
         if cell.method not in search_quality.METHODS or cell.folder.endswith("published"):
-            yield PlannedRun(cell.folder, cell.method, cell.seed, "method_comparison", ("--tasks", cell.task))
+            yield PlannedRun(cell.folder, cell.method, cell.seed, "method_comparison", ("--only", cell.task))
 
 
 def list_half_budget_runs(kept: Path) -> Iterator[PlannedRun]:

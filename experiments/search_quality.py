@@ -25,13 +25,13 @@ from benchmarks.record import write_record
 from experiments.method_comparison import (
     BUDGET,
     SEEDS,
-    add_selection_flags,
     check_selection,
     is_selected,
     limit_gpu_memory,
+    make_parser,
     make_run_config,
 )
-from experiments.recorded_runs import RECORDED_RUNS, describe_comparisons_origin, is_recorded, read_recorded_runs
+from experiments.recorded_runs import describe_comparisons_origin, is_recorded, read_recorded_runs
 
 if TYPE_CHECKING:
     from macro_routing.runs.comparison_results import MethodRun
@@ -279,16 +279,8 @@ def _print(rows: Sequence[dict[str, Any]]) -> None:
 
 def main() -> None:
     """Run, or collect."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", nargs="?")
+    parser = make_parser(__doc__, "runs/search_quality")
     parser.add_argument("--small")
-    parser.add_argument("--runs", type=Path, default=Path("runs/search_quality"))
-    parser.add_argument("--kept", type=Path, default=RECORDED_RUNS)
-    parser.add_argument("--data-dir", type=Path)
-    parser.add_argument("--minutes", type=float, default=20.0)
-    parser.add_argument("--only", default="", help="tasks or folders, separated by commas")
-    add_selection_flags(parser)
-    parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     check_selection(arguments, METHODS)
     if arguments.model:

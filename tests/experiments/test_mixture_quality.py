@@ -3,6 +3,7 @@
 import argparse
 import json
 
+from experiments.kept_searches import read_correct, run_missing
 from experiments.mixture_quality import (
     BEST_CONTROL,
     COMPARED,
@@ -11,10 +12,9 @@ from experiments.mixture_quality import (
     RETURNED,
     SINGLE,
     STANDARD,
+    list_missing,
     make_rows,
     make_summary_rows,
-    read_correct,
-    run_missing,
 )
 from tests.runs.small import small_folder, write_task_file
 
@@ -32,12 +32,13 @@ def test_a_search_and_its_controls_are_kept_and_tabulated(tmp_path):
         data_dir=None,
         budget=1500,
         minutes=20.0,
-        only=[str(config)],
+        only=str(config),
         methods=None,
         seeds={"1"},
+        share=None,
     )
-    run_missing(arguments)
-    run_missing(arguments)  # nothing is run twice
+    for _ in range(2):  # nothing is run twice
+        run_missing(arguments, RETURNED, list_missing)
     (line,) = [json.loads(text) for text in arguments.kept.read_text().splitlines()]
     assert set(line["right"]) == {STANDARD, SINGLE, RETURNED, FITTED, BEST_CONTROL, *CONTROLS, "PMI and mixture"}
     assert all(len(read_correct(line, name)) == len(line["examples"]) for name in line["right"])

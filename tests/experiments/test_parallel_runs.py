@@ -44,8 +44,8 @@ def test_what_is_kept_is_not_missing(tmp_path):
 @pytest.mark.parametrize("module", ["search_quality", "method_comparison", "half_budget"])
 def test_parts_are_asked_for_in_words_that_are_understood(module, tmp_path, monkeypatch, capsys):
     method = "cola" if module == "method_comparison" else "guided"
-    flags = ("--tasks", "svamp") if module == "method_comparison" else ("--only", "svamp-direct")
-    part = PlannedRun("svamp-direct", method, 42, module, flags)
+    only = "svamp" if module == "method_comparison" else "svamp-direct"
+    part = PlannedRun("svamp-direct", method, 42, module, ("--only", only))
     (tmp_path / "kept").mkdir()
     given = {
         "runs": tmp_path / "runs",

@@ -1,6 +1,5 @@
 """Runs kept in the repository: read back as they were, never replaced, measured again, behind what the pages say."""
 
-import argparse
 import dataclasses
 import json
 from itertools import product
@@ -92,8 +91,7 @@ def test_what_is_not_there_is_named(tmp_path):
 
 
 def test_a_part_of_a_table_leaves_the_rest_to_others():
-    parser = argparse.ArgumentParser()
-    method_comparison.add_selection_flags(parser)
+    parser = method_comparison.make_parser(None, "runs")
     part = parser.parse_args(["--methods", "rys, cola", "--seeds", "42"])
     method_comparison.check_selection(part, method_comparison.METHODS)
     assert [
