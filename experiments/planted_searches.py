@@ -207,10 +207,11 @@ def read_runs(path: Path | None) -> dict[tuple[str, int, str], dict[str, Any]]:
 
 
 def merge_rows(path: Path, found: Sequence[dict[str, Any]], names: Sequence[str]) -> list[dict[str, Any]]:
-    """Lines that were found now beside those that a record has of other searches, in the order of the table."""
+    """New lines beside those that a record has of other searches, in the order of the table; others come last."""
     new = {row["search"] for row in found}
     kept = [row for row in json.loads(path.read_text(encoding="utf-8"))["results"] if row["search"] not in new]
-    return sorted([*kept, *found], key=lambda row: names.index(row["search"]))
+    order = {name: index for index, name in enumerate(names)}
+    return sorted([*kept, *found], key=lambda row: order.get(row["search"], len(order)))
 
 
 def _parse_names(arguments: argparse.Namespace, all_names: Sequence[str]) -> list[str]:

@@ -93,7 +93,7 @@ def test_a_route_file_holds_a_mixture():
     assert json.loads(file.to_json())["route"] == str(MIXTURE)
     single = RouteFile(Mixture.from_route(STANDARD), "tiny", "w", "n", "sums")
     assert parse_route_file(single.to_json()).route == STANDARD
-    with pytest.raises(RouteError, match="a mixture of 2 routes, but this command takes a single route"):
+    with pytest.raises(RouteError, match="a mixture of 2 routes, but a single route is needed here; give one of them"):
         parse_route(file.to_json(), LAYERS)
     assert parse_route_or_mixture("2 [L0 RJ]", LAYERS) == STANDARD
 

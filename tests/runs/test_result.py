@@ -5,8 +5,9 @@ import pytest
 from macro_routing.evaluation.statistics import PairedComparison, compare_paired
 from macro_routing.routes import parse_route
 from macro_routing.runs.final_selection import FinalSelection
-from macro_routing.runs.result import make_route_result
+from macro_routing.runs.result import describe_chance_level, make_route_result
 from macro_routing.search.decision_settings import DecisionSettings
+from macro_routing.tasks.task import Example
 
 LONGER, SHORTER, STANDARD = (parse_route(text, 10) for text in ("L0-L5 L5 RJ", "L0-L4 L6 RJ", "L0 RJ"))
 
@@ -38,3 +39,23 @@ def test_the_verdict_says_what_is_certain_and_what_it_costs(route, counts, decis
     assert result.recommended is recommended
     assert ("recommended instead" in result.verdict) is not recommended
     assert result.verdict.count("layers") <= 2
+
+
+def test_a_route_that_the_test_set_does_not_confirm_is_told_with_what_the_decision_knew():
+    line = {"route": str(SHORTER), "p_value": 0.045, "n": 35, "holdout_n": 27}
+    selection = FinalSelection(SHORTER, (line,))
+    verdict = make_route_result(selection, [], compare(12, 6, 60), "run", DecisionSettings()).verdict
+    assert "No evidence of a gain" in verdict
+    assert "with 30 % of the verdicts changed" in verdict
+    assert "passed the decision (p = 0.045 on 62 fresh examples); the test set does not confirm it" in verdict
+
+
+@pytest.mark.parametrize(("correct", "is_told"), [(15, True), (20, True), (40, False)])
+def test_a_model_that_guesses_is_told(correct, is_told):
+    test = [Example(str(index), "q", "a", choices=("a", "b", "c", "d")) for index in range(60)]
+    assert (
+        bool(describe_chance_level(test, compare_paired([True] * correct + [False] * (60 - correct), [True] * 60)))
+        is is_told
+    )
+    generated = [Example(str(index), "q", "a") for index in range(60)]
+    assert not describe_chance_level(generated, compare_paired([False] * 60, [True] * 60))

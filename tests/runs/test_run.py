@@ -22,7 +22,8 @@ from macro_routing.runs import Listener, RunConfig, RunFolder, RunResult, make_r
 from macro_routing.runs import folder as files
 from macro_routing.runs.final_selection import FinalSelection, select_by_decision, select_route
 from macro_routing.runs.prepare import prepare_run
-from macro_routing.search import Candidate, ScoringFailure, StoppedScore
+from macro_routing.runs.prepared_run import describe_schedule
+from macro_routing.search import Candidate, GuidedSettings, ScoringFailure, StoppedScore
 from macro_routing.search.decision_settings import DecisionSettings
 from macro_routing.workers.worker_settings import WorkerError
 from tests.models.tiny import tiny_model
@@ -172,7 +173,20 @@ def test_a_handful_of_examples_is_enough_to_begin(frozen, examples):
     assert searcher.ask(searcher.make_initial_state()) is not None
 
 
+def test_draws_that_are_given_without_a_budget_are_the_draws(frozen):
+    given = {"draws": 5, "iterations": 3}
+    config = make_run_config(task="small", preset="quick", search=given)
+    searcher = config.make_searcher(frozen, DecodingSettings("likelihood"), 60, list)
+    assert [size.draws for size in searcher.planned_round_sizes[:-1]] == [5, 5, 5]
+    assert describe_schedule(searcher) == "3 rounds of 5 draws on 30 examples, confirmation of 6 routes on 30 examples"
+    more = make_run_config(task="small", preset="quick", search=given, budget=2000)
+    assert more.make_searcher(frozen, DecodingSettings("likelihood"), 60, list).max_draws_per_round > 5
+
+
 def test_presets_search_in_their_own_way():
+    quick = make_run_config(task="small", preset="quick")
+    assert quick.search.iterations == GuidedSettings().iterations
+    assert make_run_config(task="small", preset="quick", method="macro").search.iterations == 4
     assert make_run_config(task="small").method == "guided"
     assert make_run_config(task="small", preset="paper").method == "macro"
     assert make_run_config(task="small", preset="quick").method == "guided"

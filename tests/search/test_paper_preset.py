@@ -25,7 +25,7 @@ RECORDED_PAPER_STREAM = {
 """With the random numbers of the paper's searches, which preset ``paper`` has used since they were recovered."""
 
 
-def digest(final_set, seed, stream="macro"):
+def digest(final_set, seed, stream="per-round"):
     """Of every proposal with its examples and score, every round's policy, and the candidates in order."""
     search = MacroSearch(RouteSpace(28, max_length=40), 1000, MacroSettings(final_set=final_set, stream=stream), seed)
     problem = PlantedProblem(parse_route(TARGET, 28), base=0.3, peak=0.8, reach=12, seed=seed)

@@ -126,6 +126,6 @@ def test_restarts_draw_on(tmp_path):
 
 def test_the_papers_preset_has_the_papers_stream():
     assert make_run_config("category", preset="paper").build_search_settings({}).stream == "paper"
-    assert make_run_config("category", preset="default", method="macro").build_search_settings({}).stream == "macro"
+    assert make_run_config("category", preset="default", method="macro").build_search_settings({}).stream == "per-round"
     with pytest.raises(SettingsError, match="stream"):
         MacroSettings(stream="numpy")

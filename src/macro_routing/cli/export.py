@@ -1,7 +1,7 @@
 """``macro export``: a route in the form another program loads."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -14,6 +14,8 @@ from macro_routing.deploy.gguf_export import write_gguf
 from macro_routing.deploy.mergekit_export import write_mergekit_config
 from macro_routing.deploy.routed_checkpoint import write_routed_checkpoint
 from macro_routing.errors import ExportError, NotationError
+from macro_routing.routes.route import Route
+from macro_routing.routes.route_file import RouteFile
 
 
 @with_run_options("revision")
@@ -70,15 +72,18 @@ def export(
         if to == "routed":
             applied = read_route_or_mixture(route, base)
             write_routed_checkpoint(base, applied, evidence, out, copy_weights=copy_weights)
-            print(out)
-            return
-        parsed = read_route(route, base, f"--format {to}")
-        if to == "gguf":
-            write_gguf(base, parsed, evidence, out)
-        elif to == "mergekit":
-            write_mergekit_config(base, parsed, out)
         else:
-            from macro_routing.deploy.hf_export import write_hf_checkpoint
-
-            write_hf_checkpoint(base, parsed, evidence, out)
+            _write_single_route(to, base, read_route(route, base, f"--format {to}"), evidence, out)
     print(out)
+
+
+def _write_single_route(to: str, base: Any, route: Route, evidence: RouteFile | None, out: Path) -> None:
+    """The formats that take no mixtures."""
+    if to == "gguf":
+        write_gguf(base, route, evidence, out)
+    elif to == "mergekit":
+        write_mergekit_config(base, route, out)
+    else:
+        from macro_routing.deploy.hf_export import write_hf_checkpoint
+
+        write_hf_checkpoint(base, route, evidence, out)

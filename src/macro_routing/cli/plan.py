@@ -22,8 +22,7 @@ def print_search_plan(run_config: RunConfig, store: Path | None, *, as_json: boo
     run = prepare_run(run_config, store=store, listener=ProgressLinePrinter(Path()))
     plan = run.plan
     if not as_json:
-        rounds = f"{plan.rounds} {'round' if plan.rounds == 1 else 'rounds'} of {plan.draws} draws"
-        _print_plan_fields(plan, ("search", f"{plan.method}: {rounds}"), plan.max_evaluations)
+        _print_plan_fields(plan, ("search", f"{plan.method}: {plan.schedule}"), plan.max_evaluations)
     _print_duration_estimate(run, plan.max_evaluations, dataclasses.asdict(plan) if as_json else None)
 
 
@@ -67,14 +66,15 @@ def print_comparison_plan(
 
 
 def _print_plan_fields(plan: RunPlan, what: tuple[str, str], evaluations: int) -> None:
+    held = f" (of which {plan.holdout} are kept for the decision)" if plan.holdout else ""
     print_fields(
         [
             ("model", f"{plan.model}, {plan.layers} layers"),
             ("task", f"{plan.task}, {plan.mode}"),
-            ("splits", f"{plan.training} training, {plan.validation} validation, {plan.test} test"),
+            ("splits", f"{plan.training} training{held}, {plan.validation} validation, {plan.test} test"),
             what,
             ("evaluations", f"at most {evaluations} (route × example); repeats and racing save some"),
-            *([("decision", plan.decision)] if plan.decision else []),
+            *([("objective", plan.objective), ("decision", plan.decision)] if plan.decision else []),
             ("can show", describe_detectable_gain(plan.detectable, plan.test)),
         ]
     )

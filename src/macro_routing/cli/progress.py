@@ -76,11 +76,11 @@ class ProgressLinePrinter(Listener):
         self._started, self._rounds = time.monotonic(), 0
         self.on_message(
             f"{plan.task} ({plan.mode}) on {plan.model} by {plan.method}, seed {plan.seed}:"
-            f" {plan.rounds} {'round' if plan.rounds == 1 else 'rounds'} of {plan.draws} draws,"
+            f" {plan.schedule},"
             f" {plan.training}/{plan.validation}/{plan.test} examples, in {self._folder}"
         )
         if plan.decision:
-            self.on_message(f"decision: {plan.decision}")
+            self.on_message(f"objective: {plan.objective}; {plan.decision}")
 
     def on_round(self, report: RoundReport) -> None:
         """Print what a round showed, and how long the rest will take."""
@@ -124,7 +124,7 @@ class ProgressBarListener(ProgressLinePrinter):
     def on_round(self, report: RoundReport) -> None:
         """Count what was saved as done."""
         self.on_message(describe_round(report))
-        self._seen += report.run + report.saved
+        self._seen += report.run + report.known + report.saved
         for task in self._bar.tasks:
             self._bar.update(task.id, completed=min(self._seen, task.total))
 

@@ -10,7 +10,7 @@ from macro_routing.cli.console import format_multiline_field, print_fields, prin
 from macro_routing.cli.help_groups import make_command_group
 from macro_routing.cli.route_argument import read_route_text
 from macro_routing.routes import Route, RouteSpace, format_route, parse_route
-from macro_routing.routes.mixture import Mixture
+from macro_routing.routes.mixture import Mixture, RouteOrMixture
 from macro_routing.routes.notation import parse_route_or_mixture
 from macro_routing.routes.route_file import is_route_file_text, parse_route_file
 from macro_routing.routes.route_moves import (
@@ -24,13 +24,16 @@ from macro_routing.search.random_streams import check_seed
 app = make_command_group(help="Look at routes and convert between notations.")
 app.command("diff")(route_diff.show_route_differences)
 
+_ROUTE_HELP = (
+    "A route: the paper's text ('L0-L7 L3-L9 RJ'), JSON, a RYS pair (45,52), a range list (0..14,12..39), mergekit"
+    " YAML; a file that holds one; or - for standard input."
+)
+SingleRouteArgument = Annotated[str, typer.Argument(metavar="ROUTE", help=_ROUTE_HELP, show_default=False)]
 RouteArgument = Annotated[
     str,
     typer.Argument(
         metavar="ROUTE",
-        help="A route: the paper's text ('L0-L7 L3-L9 RJ'), JSON, a RYS pair (45,52), a range list (0..14,12..39),"
-        " mergekit YAML; a mixture ('1.5 [L0 RJ] - 0.5 [L0-L3 L5 RJ]'); a file that holds one; or - for standard"
-        " input.",
+        help=_ROUTE_HELP + " Or a mixture: '1.5 [L0 RJ] - 0.5 [L0-L3 L5 RJ]', after -- if it begins with a minus.",
         show_default=False,
     ),
 ]
@@ -67,11 +70,16 @@ def _describe_route(route: Route) -> list[tuple[str, str]]:
     return [
         ("route", str(route)),
         ("executes", " ".join(str(step) for step in route.steps)),
-        ("length", f"{route.length} applications on {route.layers} layers"),
+        ("length", _describe_length(route)),
         ("track", render_route_ascii(route)),
         ("made of", _describe_route_composition(route)),
         *_describe_differences(route),
     ]
+
+
+def _describe_length(route: RouteOrMixture) -> str:
+    multiple = route.length / route.layers
+    return f"{route.length} applications on {route.layers} layers, {multiple:.2f} times the standard pass"
 
 
 def _describe_differences(route: Route) -> list[tuple[str, str]]:
@@ -82,10 +90,9 @@ def _describe_differences(route: Route) -> list[tuple[str, str]]:
 def _describe_mixture(mixture: Mixture) -> list[tuple[str, str]]:
     """The mixture's cost, then every member with its weight."""
     alone = sum(route.length for route in mixture.routes)
-    cost = f"{mixture.length} applications on {mixture.layers} layers; its routes one by one: {alone}"
-    fields = [("mixture", str(mixture)), ("length", cost)]
+    fields = [("mixture", str(mixture)), ("length", f"{_describe_length(mixture)}; its routes one by one: {alone}")]
     for member in mixture.members:
-        fields += [("member", f"{member.weight:+.4g} × {member.route}"), ("track", render_route_ascii(member.route))]
+        fields += [("member", str(member)), ("track", render_route_ascii(member.route))]
         fields += _describe_differences(member.route)
     return fields
 
@@ -146,7 +153,7 @@ def show_draws(
 
 @app.command("convert")
 def convert_route(
-    route: RouteArgument,
+    route: SingleRouteArgument,
     to: Annotated[
         Literal["text", "json", "ranges", "mergekit"], typer.Option("--format", help="The notation to write.")
     ],

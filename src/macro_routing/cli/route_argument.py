@@ -16,7 +16,7 @@ from macro_routing.routes.notation import parse_route_or_mixture
 from macro_routing.routes.route_file import RouteFile, is_route_file_text, parse_route_file
 from macro_routing.runs.folder import RESULT, ROUTE
 
-_ROUTE_PART = re.compile(r"L[0-9]|^\s*[0-9(\[{]|\bRJ\b", re.IGNORECASE)
+_ROUTE_PART = re.compile(r"\bL[0-9]|^\s*[-+.0-9(\[{]|\bRJ\b|\b(?:slices|merge_method)\s*:", re.IGNORECASE)
 """A layer, the beginning of another notation, or the end of a program."""
 
 

@@ -9,7 +9,7 @@ from macro_routing.deploy.export_common import copy_companion_files, open_export
 from macro_routing.deploy.model_card import write_model_card
 from macro_routing.errors import ExportError
 from macro_routing.models.frozen import ModelMetadata
-from macro_routing.models.routing import make_config_with_entry_per_step
+from macro_routing.models.layer_copies import make_config_with_entry_per_step
 from macro_routing.models.support import get_text_config
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
@@ -29,7 +29,7 @@ def write_hf_checkpoint(
     with open_export_output(out, sum(tensor.size_bytes for tensor in tensors)) as folder:
         folder.mkdir()
         copy_companion_files(base, folder)
-        config = make_config_with_entry_per_step(base.config, route)
+        config = make_config_with_entry_per_step(base.config, [step.layer for step in route.steps])
         config.name_or_path = ""  # no path of this machine in the checkpoint
         config.save_pretrained(folder)
         _write_shards(tensors, folder, shard_bytes)

@@ -67,7 +67,7 @@ def make_model_card(
 def _describe_route_or_mixture(route: RouteOrMixture) -> list[str]:
     """What differs from the standard pass; of a mixture, each member with its weight."""
     if isinstance(route, Mixture):
-        return [f"{member.weight:+g} × the log-probabilities of {member.route}" for member in route.members]
+        return [f"{member.weight:+.4g} × the log-probabilities of {member.route}" for member in route.members]
     return describe_deviations_from_standard_pass(route)
 
 

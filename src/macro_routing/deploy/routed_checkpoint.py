@@ -16,7 +16,7 @@ from macro_routing.deploy.export_common import copy_companion_files, get_hub_com
 from macro_routing.deploy.model_card import write_model_card
 from macro_routing.errors import ModelError, shorten_value
 from macro_routing.models.frozen import LoadOptions, ModelMetadata, read_model_metadata
-from macro_routing.routes.mixture import RouteOrMixture, parse_mixture, to_simplest_form
+from macro_routing.routes.mixture import RouteOrMixture, parse_program_or_mixture
 from macro_routing.routes.route_file import RouteFile
 
 MODEL_TYPE = "macro-routed"
@@ -106,7 +106,7 @@ def _load_routed_model(name: str, config: Any, arguments: dict[str, Any]) -> Any
     text, layers = getattr(config, "macro_route", None), getattr(config, "macro_layers", None)
     if not isinstance(text, str) or not isinstance(layers, int):
         raise ModelError("the checkpoint is damaged: its config.json has no macro_route and macro_layers")
-    route = to_simplest_form(parse_mixture(text, layers))
+    route = parse_program_or_mixture(text, layers)
     base = _find_base_folder(name, arguments.get("revision"), config)
     if read_model_metadata(str(base), LoadOptions()).weights_id != getattr(config, "macro_weights_id", None):
         raise ModelError(f"the base model in {base} is not the one this route was found on; export the route again")

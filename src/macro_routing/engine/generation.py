@@ -81,7 +81,7 @@ def group_indices_by_route(routes: Sequence[Route]) -> dict[Route, list[int]]:
 
 
 def generate_reasoning_then_answer(
-    model: Any, prompts: Sequence[Tokens], stages: Sequence[DecodingStage]
+    model: Any, prompts: Sequence[Tokens], stages: Sequence[DecodingStage], max_batch_tokens: int = 16384
 ) -> list[StageTexts]:
     """The texts of all stages after each prompt, stage by stage."""
     answers: list[StageTexts] = [()] * len(prompts)
@@ -89,7 +89,9 @@ def generate_reasoning_then_answer(
         extended = [
             make_next_stage_prompt(prompt, texts, stages) for prompt, texts in zip(prompts, answers, strict=True)
         ]
-        generated = generate_greedy(model, extended, stage.end_tokens, stage.max_tokens)
+        generated = generate_greedy(
+            model, extended, stage.end_tokens, stage.max_tokens, max_batch_tokens=max_batch_tokens
+        )
         answers = [(*texts, text) for texts, text in zip(answers, generated, strict=True)]
     return answers
 

@@ -47,7 +47,10 @@ def generate_for_routes(
     request: GenerationRequest,
     fused: FusedDecoder | None = None,
 ) -> dict[RouteOrMixture, list[StageTexts]]:
-    """The texts of every different route or mixture of ``model`` after each prompt, one text per stage."""
+    """The texts of every different route or mixture of ``model`` after each prompt, one text per stage.
+
+    Mixtures are generated one by one; texts of theirs that loop are not stopped.
+    """
     texts: dict[RouteOrMixture, list[StageTexts]] = {}
     if single := [route for route in routes if isinstance(route, Route)]:
         texts.update(_generate_for_single_routes(model, single, prompts, request, fused).items())

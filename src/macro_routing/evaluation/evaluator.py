@@ -127,7 +127,7 @@ class Evaluator:
         )
         return cache.summarize_raced_round(draws, standings, units)
 
-    def evaluate_pairs(self, pairs: Sequence[tuple[RouteOrMixture, Example]]) -> list[ExampleOutcome | ScoringFailure]:
+    def evaluate_pairs(self, pairs: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome | ScoringFailure]:
         """Score each pair's route on its example, or say why it could not be run there."""
         examples_by_route: dict[RouteOrMixture, list[Example]] = {}
         for route, example in pairs:

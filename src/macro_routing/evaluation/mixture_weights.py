@@ -37,7 +37,7 @@ class FittedMembers:
     """Mean negative log-likelihood of the correct choices, on the examples of the fit."""
 
 
-def combine_scores(scores: Scores, weights: Sequence[float]) -> NDArray[np.float64]:
+def combine_scores(scores: Scores, weights: Sequence[float] | NDArray[np.float64]) -> NDArray[np.float64]:
     """The weighted sum, ``[example, choice]``."""
     combined: NDArray[np.float64] = np.einsum("r,rnc->nc", np.asarray(weights, dtype=float), scores)
     return combined
@@ -50,33 +50,38 @@ def pick_choices(combined: NDArray[np.float64]) -> NDArray[np.int64]:
 
 def fit_weights(scores: Scores, answers: NDArray[np.int64], ridge: float = RIDGE) -> tuple[NDArray[np.float64], float]:
     """Weights of all routes of ``scores``, and the loss."""
-    there = ~np.isnan(scores[0])
-    centred = np.where(there, scores - np.nanmean(scores, axis=2, keepdims=True), 0.0)
+    is_choice = ~np.isnan(scores[0])
+    centred = np.where(is_choice, scores - np.nanmean(scores, axis=2, keepdims=True), 0.0)
     # In units of each route's own spread the penalty means the same for all.
-    spread = np.sqrt((centred**2).sum(axis=(1, 2)) / there.sum())
+    spread = np.sqrt((centred**2).sum(axis=(1, 2)) / is_choice.sum())
     features = centred / np.where(spread > 0, spread, 1.0)[:, None, None]
     count = len(answers)
-    correct = np.zeros(there.shape)
+    correct = np.zeros(is_choice.shape)
     correct[np.arange(count), answers] = 1.0
     weights = np.zeros(len(features))
     loss = np.inf
     for _ in range(_NEWTON_STEPS):
-        shares = _softmax(np.einsum("r,rnc->nc", weights, features), there)
-        new_loss = -np.log(np.maximum(shares[np.arange(count), answers], _MIN_LIKELIHOOD)).mean()
+        probabilities = _softmax(combine_scores(features, weights), is_choice)
+        new_loss = _negative_log_likelihoods(probabilities, answers).mean()
         if abs(loss - new_loss) < 1e-9:
             break
         loss = new_loss
-        gradient = np.einsum("rnc,nc->r", features, correct - shares) / count - ridge * weights
-        deviations = features - np.einsum("rnc,nc->rn", features, shares)[..., None]
-        hessian = np.einsum("rnc,qnc,nc->rq", deviations, deviations, shares, optimize=True) / count
+        gradient = np.einsum("rnc,nc->r", features, correct - probabilities) / count - ridge * weights
+        deviations = features - np.einsum("rnc,nc->rn", features, probabilities)[..., None]
+        hessian = np.einsum("rnc,qnc,nc->rq", deviations, deviations, probabilities, optimize=True) / count
         weights = weights + np.linalg.solve(hessian + ridge * np.eye(len(weights)), gradient)
     return weights / np.where(spread > 0, spread, 1.0), float(loss)
 
 
-def _softmax(values: NDArray[np.float64], there: NDArray[np.bool_]) -> NDArray[np.float64]:
-    shifted = np.where(there, values, -np.inf)
-    shares = np.exp(shifted - shifted.max(axis=1, keepdims=True))
-    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+def _softmax(values: NDArray[np.float64], is_choice: NDArray[np.bool_]) -> NDArray[np.float64]:
+    shifted = np.where(is_choice, values, -np.inf)
+    probabilities = np.exp(shifted - shifted.max(axis=1, keepdims=True))
+    return np.asarray(probabilities / probabilities.sum(axis=1, keepdims=True))
+
+
+def _negative_log_likelihoods(probabilities: NDArray[np.float64], answers: NDArray[np.int64]) -> NDArray[np.float64]:
+    correct = probabilities[np.arange(len(answers)), answers]
+    return np.asarray(-np.log(np.maximum(correct, _MIN_LIKELIHOOD)))
 
 
 IsAllowed = Callable[[Sequence[int]], bool]
@@ -123,14 +128,14 @@ def choose_members(  # noqa: PLR0913
     order = np.random.default_rng([seed, _FOLDS_STREAM]).permutation(len(answers))
     losses = np.zeros(max_members)
     for fold in range(N_FOLDS):
-        held = order[fold::N_FOLDS]
-        rest = np.setdiff1d(order, held)
+        validation = order[fold::N_FOLDS]
+        rest = np.setdiff1d(order, validation)
         path = add_members(scores[:, rest], answers[rest], max_members, ridge, is_allowed)
         for count in range(max_members):
             members = path[min(count, len(path) - 1)]
-            combined = combine_scores(scores[list(members.indices)][:, held], members.weights)
-            shares = _softmax(combined, ~np.isnan(combined))[np.arange(len(held)), answers[held]]
-            losses[count] += -np.log(np.maximum(shares, _MIN_LIKELIHOOD)).sum()
+            combined = combine_scores(scores[list(members.indices)][:, validation], members.weights)
+            probabilities = _softmax(combined, ~np.isnan(combined))
+            losses[count] += _negative_log_likelihoods(probabilities, answers[validation]).sum()
     return add_members(scores, answers, 1 + int(losses.argmin()), ridge, is_allowed)
 
 

@@ -22,7 +22,7 @@ from macro_routing.models.catalog import get_macro_cache_folder
 from macro_routing.routes.mixture import RouteOrMixture
 
 _VERSION = 4
-# Columns keep their first names (_cut for truncated, seal for the checksum), so that existing stores can be read.
+# Columns keep their first names (_cut for truncated, seal for the checksum).
 _TABLES = """
 CREATE TABLE IF NOT EXISTS scopes (
     id INTEGER PRIMARY KEY AUTOINCREMENT, description TEXT NOT NULL UNIQUE, made TEXT DEFAULT CURRENT_TIMESTAMP

@@ -7,7 +7,7 @@ the same tensor. Passes that add earlier hidden states keep them in ``SavedState
 
 import copy
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from macro_routing.models.find_decoder import (
     get_decoder,
     reject_new_adapter,
 )
-from macro_routing.models.support import check_model_can_be_routed
+from macro_routing.models.support import check_model_can_be_routed, get_text_config
 from macro_routing.routes.mixture import RouteOrMixture
 
 _COPIED_DICTIONARIES = (
@@ -42,7 +42,7 @@ _COPIED_DICTIONARIES = (
 def check_route_and_model(model: Any, route: RouteOrMixture, allow_untested: bool) -> None:
     """Reject a model that cannot be routed, and a route for another number of layers."""
     if not isinstance(route, RouteOrMixture):
-        raise RouteError(f"{route!r} is not a Route; parse it with parse_route(text, layers) first")
+        raise RouteError(f"{route!r} is not a Route or Mixture; parse it with parse_route or parse_mixture")
     if not hasattr(model, "modules") or not hasattr(model, "config"):
         raise ModelError(f"a {type(model).__name__} is not a transformers model")
     check_model_can_be_routed(model.config, allow_untested=allow_untested)
@@ -103,8 +103,19 @@ def list_output_recorded_classes(model: Any) -> tuple[type, ...]:
     return tuple(dict.fromkeys(kind for kind in classes if isinstance(kind, type)))
 
 
+def make_config_with_entry_per_step(config: Any, layers: Sequence[int]) -> Any:
+    """Make a configuration with one entry per step wherever the original has one per layer."""
+    routed = copy.deepcopy(config)
+    text_config = get_text_config(routed)
+    kinds = getattr(text_config, "layer_types", None)
+    text_config.num_hidden_layers = len(layers)
+    if kinds is not None:
+        text_config.layer_types = [kinds[layer] for layer in layers]
+    return routed
+
+
 class SavedStates:
-    """Hidden states of one forward pass that later steps add.
+    """Hidden states of one forward pass that later steps read: to add them, to begin a branch, or as a final state.
 
     This is a class because accelerate copies dictionaries and lists when it moves arguments to a device, which would
     lose what steps write.

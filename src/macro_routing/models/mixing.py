@@ -5,7 +5,6 @@ a cache slot of its own; a step that begins a branch takes the state where the b
 final states of all members, and after the model's own head the log-probabilities are added with their weights.
 """
 
-import copy
 import functools
 import math
 from collections.abc import Mapping, Sequence
@@ -23,11 +22,12 @@ from macro_routing.models.layer_copies import (
     copy_with_cache_slot,
     create_saved_states_per_pass,
     list_output_recorded_classes,
+    make_config_with_entry_per_step,
     make_routed_copy,
     shallow_copy,
 )
 from macro_routing.models.support import get_text_config
-from macro_routing.routes.mixture import Mixture
+from macro_routing.routes.mixture import Mixture, number_prefixes
 from macro_routing.routes.route import Route, Step
 
 PLAUSIBILITY = 0.1
@@ -49,11 +49,7 @@ class MixtureStep:
 
 def plan_mixture_steps(routes: Sequence[Route]) -> list[MixtureStep]:
     """The prefix tree of ``routes``, every step after its parent."""
-    slots: dict[tuple[Step, ...], int] = {}
-    """By the steps from the root."""
-    for route in routes:
-        for length in range(1, route.length + 1):
-            slots.setdefault(route.steps[:length], len(slots))
+    slots = number_prefixes(routes)
     return [
         MixtureStep(
             path[-1],
@@ -72,16 +68,15 @@ def apply_mixture(model: Any, mixture: Mixture) -> Any:
     pass (or, without it, the member with the largest weight) finds implausible.
     """
     steps = plan_mixture_steps(mixture.routes)
-    config = copy.deepcopy(model.config)
-    text = get_text_config(config)
-    if (kinds := getattr(text, "layer_types", None)) is not None:
-        text.layer_types = [kinds[node.step.layer] for node in steps]
-    text.num_hidden_layers = len(steps)
+    config = make_config_with_entry_per_step(model.config, [node.step.layer for node in steps])
+    text_config = get_text_config(config)
     decoder = get_decoder(model)
     mixed_decoder = shallow_copy(decoder)
-    mixed_decoder.config = text
+    mixed_decoder.config = text_config
     recorded = list_output_recorded_classes(model)
-    mixed_decoder.layers = nn.ModuleList(_make_layers(decoder.layers, steps, text, recorded, len(mixture.members)))
+    mixed_decoder.layers = nn.ModuleList(
+        _make_layers(decoder.layers, steps, text_config, recorded, len(mixture.members))
+    )
     mixed_decoder.register_forward_pre_hook(create_saved_states_per_pass, with_kwargs=True)
     mixed = make_routed_copy(model, mixed_decoder, config, mixture)
     mixed.register_forward_pre_hook(_reject_unsupported_arguments, with_kwargs=True)
@@ -102,7 +97,7 @@ def _make_layers(
         copied.macro_slot = slot
         copied.macro_step = node
         copied.macro_follows = follows[slot]
-        copied.macro_keep = slot in needed
+        copied.macro_saves_output = slot in needed
         copied.macro_keeps_embeddings = slot == 0 and None in needed
         copied.macro_members = members if slot == len(steps) - 1 else 0
         copies.append(copied)
@@ -124,14 +119,14 @@ def make_mixing_layer_class(kind: Any) -> type[nn.Module]:
             hidden_states = add_hidden_state(hidden_states, earlier, node.step.add.coefficient)
         output = kind.forward(self, hidden_states, *args, **kwargs)
         final = output[0] if isinstance(output, tuple) else output
-        if self.macro_keep:
+        if self.macro_saves_output:
             states[self.macro_slot] = final
         for member in node.ends:
             states["end", member] = final
         if not self.macro_members:
             return output
-        everything = torch.cat([states["end", member].to(final.device) for member in range(self.macro_members)])
-        return (everything, *output[1:]) if isinstance(output, tuple) else everything
+        final_states = torch.cat([states["end", member].to(final.device) for member in range(self.macro_members)])
+        return (final_states, *output[1:]) if isinstance(output, tuple) else final_states
 
     return type(f"Mixing{kind.__name__}", (kind,), {"forward": forward, "__module__": __name__})
 
@@ -150,9 +145,9 @@ def _combine_output(mixture: Mixture, _model: Any, _args: Any, output: Any) -> A
 
 def combine_logits(logits: Sequence[torch.Tensor], mixture: Mixture) -> torch.Tensor:
     """The weighted sum of the members' log-probabilities where the reference finds tokens plausible."""
-    log_probs = [one.float().log_softmax(-1) for one in logits]
+    log_probs = [values.float().log_softmax(-1) for values in logits]
     reference = log_probs[mixture.reference]
-    total = sum(weight * one for weight, one in zip(mixture.weights, log_probs, strict=True))
+    total = sum(weight * values for weight, values in zip(mixture.weights, log_probs, strict=True))
     implausible = reference < reference.amax(-1, keepdim=True) + math.log(PLAUSIBILITY)
     assert isinstance(total, torch.Tensor)
     return total.masked_fill(implausible, float("-inf"))

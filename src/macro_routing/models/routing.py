@@ -6,7 +6,6 @@ and whose steps are copies of layers that share their weights (``layer_copies``)
 no model file is edited.
 """
 
-import copy
 import functools
 from collections.abc import Iterator
 from typing import Any
@@ -23,6 +22,7 @@ from macro_routing.models.layer_copies import (
     copy_with_cache_slot,
     create_saved_states_per_pass,
     list_output_recorded_classes,
+    make_config_with_entry_per_step,
     make_routed_copy,
     shallow_copy,
 )
@@ -37,7 +37,8 @@ def apply_route(model: Any, route: RouteOrMixture, *, allow_untested: bool = Fal
 
     ``model`` is what ``load_model`` returns, or a transformers model.
     The result works wherever the model did: ``forward``, ``generate``, dynamic and static caches, padding,
-    ``torch.compile``, ``device_map`` and quantised weights. ``model`` itself does not change.
+    ``torch.compile``, ``device_map`` and quantised weights. ``model`` itself does not change. A mixture computes
+    no loss, returns its output by name, and has logits of minus infinity for implausible tokens.
     """
     if isinstance(model, FrozenModel):
         model, allow_untested = model.model, True  # it was checked when it was loaded
@@ -45,7 +46,7 @@ def apply_route(model: Any, route: RouteOrMixture, *, allow_untested: bool = Fal
     route = to_simplest_form(to_mixture(route))
     if isinstance(route, Mixture):
         return apply_mixture(model, route)
-    config = make_config_with_entry_per_step(model.config, route)
+    config = make_config_with_entry_per_step(model.config, [step.layer for step in route.steps])
     decoder = get_decoder(model)
     routed_decoder = shallow_copy(decoder)
     routed_decoder.config = get_text_config(config)
@@ -55,17 +56,6 @@ def apply_route(model: Any, route: RouteOrMixture, *, allow_untested: bool = Fal
     if route.has_adds:
         routed_decoder.register_forward_pre_hook(create_saved_states_per_pass, with_kwargs=True)
     return make_routed_copy(model, routed_decoder, config, route)
-
-
-def make_config_with_entry_per_step(config: Any, route: Route) -> Any:
-    """Make a configuration with one entry per step wherever the original has one per layer."""
-    routed = copy.deepcopy(config)
-    text = get_text_config(routed)
-    kinds = getattr(text, "layer_types", None)
-    text.num_hidden_layers = route.length
-    if kinds is not None:
-        text.layer_types = [kinds[step.layer] for step in route.steps]
-    return routed
 
 
 # --- steps --------------------------------------------------------------------------------------------------------

@@ -19,19 +19,23 @@ from macro_routing.report.rendering import render_template
 from macro_routing.report.scale import Scale
 from macro_routing.report.tables import ReportTable, TableCell
 from macro_routing.routes.route import Route
+from macro_routing.runs.methods import GUIDED
 from macro_routing.runs.result import NO_DECODING, SELECTED, STANDARD, TOP_1, RouteTestResult, RunResult
 
 _MEANINGS = {
-    **dict.fromkeys(SELECTED.values(), "chosen by validation"),
+    **{
+        title: f"chosen by {'the final decision' if name == GUIDED else 'validation'}"
+        for name, title in SELECTED.items()
+    },
     TOP_1: "most probable in the final policy",
     NO_DECODING: "best draw, nothing decoded",
     STANDARD: "every layer once, in order",
 }
 _NUMBER_COLUMNS = ("layers", "accuracy", "against standard", "truncated", "tokens")
+_CHOICE_NOTE = "The first row was chosen before the test set was looked at."
 _VARIANTS_NOTE = (
-    "Only the first row was chosen before the test set was looked at. The others compare ways of choosing: top-1 takes "
-    "the most probable program without validating, no Vit. the best draw without decoding; "
-    "to pick one of them for its accuracy here would be choosing on test data."
+    "The rows in between compare ways of choosing: top-1 takes the most probable program without validating, no Vit. "
+    "the best draw without decoding; to pick one of them for its accuracy here would be choosing on test data."
 )
 _LIKELIHOOD_NOTE = "Choices were compared by likelihood: no text was generated, so nothing was truncated."
 
@@ -45,7 +49,11 @@ def render_result(result: RunResult, answers: Mapping[str, Any] | None, *, gener
         detectable=format_detectable_gain(result.detectable),
         p_value=f"{result.comparison.p_value:.2g}",
         table=_make_tested_routes_table(result, differences, generates=generates),
-        notes=[_VARIANTS_NOTE] if generates else [_VARIANTS_NOTE, _LIKELIHOOD_NOTE],
+        notes=[
+            _CHOICE_NOTE,
+            *([_VARIANTS_NOTE] if len(result.variants) > 2 else []),
+            *([] if generates else [_LIKELIHOOD_NOTE]),
+        ],
     )
 
 

@@ -33,12 +33,12 @@ def render_route(route: RouteOrMixture) -> Markup:
     return render_template("route.html", route=route, figure=draw_route_chart(route), deviations=deviations)
 
 
-def draw_route_charts(route: RouteOrMixture, title: str = "") -> list[Figure]:
+def draw_route_charts(route: RouteOrMixture) -> list[Figure]:
     """The chart of a route, or of each member of a mixture; none of a route that is too long for one."""
     if isinstance(route, Mixture):
-        charts = [draw_route_chart(member.route, f"{member.weight:+.3g} × {member.route}") for member in route.members]
+        charts = [draw_route_chart(member.route, str(member)) for member in route.members]
         return [replace(chart, name=f"{chart.name}_{number}") for number, chart in enumerate(charts, 1) if chart]
-    chart = draw_route_chart(route, title or str(route))
+    chart = draw_route_chart(route, str(route))
     return [] if chart is None else [chart]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from macro_routing.errors import RunError
 from macro_routing.report.policy_map import PolicyFrame
-from macro_routing.routes.mixture import RouteOrMixture, parse_mixture, to_simplest_form
+from macro_routing.routes.mixture import RouteOrMixture, parse_program_or_mixture
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.runs import folder as files
@@ -70,7 +70,7 @@ class RunData:
     @property
     def chosen_route(self) -> RouteOrMixture | None:
         """The chosen route or mixture, once there is one."""
-        return None if self.choice is None else to_simplest_form(parse_mixture(self.choice["chosen"], self.layers))
+        return None if self.choice is None else parse_program_or_mixture(self.choice["chosen"], self.layers)
 
     @property
     def chosen_single_route(self) -> Route | None:

@@ -23,7 +23,7 @@ from macro_routing.runs.progress import RoundReport
 _MAX_CANDIDATES = 100
 _ROUND_COLUMNS = (
     *("round", "examples", "different", "best", "median", "stopped", "standard"),
-    *("done", "saved", "truncated", "time"),
+    *("done", "known", "saved", "truncated", "time"),
 )
 _CANDIDATE_COLUMNS = ("route", "accuracy", "validation", "rank", "raw rank", "log-probability", "length", "")
 
@@ -31,8 +31,9 @@ _FINALIST_COLUMNS = ("route", "correct", "expected gain", "must exceed", "p", "l
 
 _ROUNDS_NOTE = (
     "Different: routes among the draws; the rest are repeats. Best and median: of the draws scored to the end. "
-    "Done and saved count evaluations, one route on one example each: done are those computed in this round, the "
-    "standard pass included; saved are repeats, what stopped draws were spared, and what the score store knew."
+    "Done, known and saved count evaluations, one route on one example each: done are those computed in this round, "
+    "the standard pass included; known are those that the score store held; saved are repeats and what stopped draws "
+    "were spared."
 )
 _CANDIDATES_NOTE = (
     "The best on the validation examples is chosen; ties go to the better one on the training examples, then to the "
@@ -48,17 +49,18 @@ _FINALISTS_NOTE = (
 
 
 def render_rounds_table(rounds: Sequence[RoundReport], draws: int) -> Markup:
-    """Every round, and what was computed and saved in total."""
-    done, saved = sum(report.run for report in rounds), sum(report.saved for report in rounds)
+    """Every round, and what was computed and saved in total; ``draws`` a round, where its report does not say."""
+    done, known, saved = (sum(getattr(report, name) for report in rounds) for name in ("run", "known", "saved"))
     duration = format_duration(sum(report.seconds for report in rounds))
-    footer: Row = ["all", *[""] * 6, format_count(done), _make_saved_evaluations_cell(done, saved), "", duration]
-    rows = [_make_round_row(report, draws) for report in rounds]
+    counts: Row = [format_count(done), format_count(known), _make_saved_evaluations_cell(done + known, saved)]
+    footer: Row = ["all", *[""] * 6, *counts, "", duration]
+    rows = [_make_round_row(report, report.draws or draws) for report in rounds]
     return render_table(ReportTable(_ROUND_COLUMNS, rows, numbers=_ROUND_COLUMNS, footer=footer), [_ROUNDS_NOTE])
 
 
 def _make_round_row(report: RoundReport, draws: int) -> Row:
     return [
-        str(report.number),
+        TableCell(str(report.number), report.purpose) if report.purpose else str(report.number),
         format_count(report.examples),
         f"{report.different} of {draws}",
         # Without a complete draw there is no best one either.
@@ -67,7 +69,8 @@ def _make_round_row(report: RoundReport, draws: int) -> Row:
         f"{report.stopped} of {draws}",
         TableCell(format_percent(report.standard), format_percent_interval(report.standard_low, report.standard_high)),
         format_count(report.run),
-        _make_saved_evaluations_cell(report.run, report.saved),
+        format_count(report.known),
+        _make_saved_evaluations_cell(report.run + report.known, report.saved),
         format_percent(report.cut_off),
         format_duration(report.seconds),
     ]

@@ -14,7 +14,7 @@ from numbers import Real
 
 from macro_routing.errors import NotationError, RouteError, shorten_value
 from macro_routing.routes.paper_notation import parse_program
-from macro_routing.routes.route import Route
+from macro_routing.routes.route import Route, Step
 
 MAX_MEMBERS = 8
 _MIN_WEIGHT, _MAX_WEIGHT = 1e-6, 1e6
@@ -43,15 +43,19 @@ class Member:
             )
         object.__setattr__(self, "weight", float(self.weight))
 
+    def __str__(self) -> str:
+        """For people."""
+        return f"{self.weight:+.4g} × {self.route}"
+
 
 @dataclass(frozen=True)
 class Mixture:
-    """Routes with weights, in any order; mixtures with equal normal forms make the same greedy choices."""
+    """Routes with weights, kept in a fixed order; mixtures with equal normal forms make the same greedy choices."""
 
     members: tuple[Member, ...]
 
     def __post_init__(self) -> None:
-        """Reject members that cannot be added; order the others: positive weights, the standard pass, then by text."""
+        """Reject members that cannot be added; then sort: positive weights, the standard pass, then by text."""
         if not self.members:
             raise RouteError("a mixture needs at least one route")
         if len(self.members) > MAX_MEMBERS:
@@ -59,7 +63,8 @@ class Mixture:
         if len({member.route.layers for member in self.members}) > 1:
             sizes = ", ".join(sorted({str(member.route.layers) for member in self.members}))
             raise RouteError(
-                f"the routes of a mixture must be of the same model, these are of models of {sizes} layers"
+                f"the routes of a mixture must be of the same model, these are of models of {sizes} layers; write all"
+                " for the same model"
             )
         if len({member.route for member in self.members}) < len(self.members):
             raise RouteError("a mixture has each route once; add up the weights of equal routes")
@@ -119,23 +124,29 @@ class Mixture:
     @cached_property
     def length(self) -> int:
         """Layer applications: members share them up to their first difference."""
-        return len({route.steps[:count] for route in self.routes for count in range(1, route.length + 1)})
-
-    def normalized(self) -> "Mixture":
-        """Scaled such that the weights sum to one; where their sum is tiny or not positive, the largest is 1."""
-        scale = _compute_scale(self.weights)
-        return Mixture(tuple(Member(member.route, member.weight / scale) for member in self.members))
+        return len(number_prefixes(self.routes))
 
     def __str__(self) -> str:
         """Such as ``1.7 [L0 RJ] - 0.7 [L0-L3 L5 RJ]``; a single route without weight and brackets."""
         if len(self.members) == 1 and self.members[0].weight == 1:
             return str(self.members[0].route)
-        texts = [f"{'-' if m.weight < 0 else '+'} {abs(m.weight)!r} [{m.route}]" for m in self.members]
+        texts = [
+            f"{'-' if member.weight < 0 else '+'} {abs(member.weight)!r} [{member.route}]" for member in self.members
+        ]
         return " ".join(texts).removeprefix("+ ")
 
 
+def number_prefixes(routes: Iterable[Route]) -> dict[tuple[Step, ...], int]:
+    """The prefix tree of the routes: a number for every different beginning, parents first."""
+    numbers: dict[tuple[Step, ...], int] = {}
+    for route in routes:
+        for length in range(1, route.length + 1):
+            numbers.setdefault(route.steps[:length], len(numbers))
+    return numbers
+
+
 def _compute_scale(weights: Collection[float]) -> float:
-    """What the weights of the normal form are divided by."""
+    """The sum of the weights; where it is tiny or not positive, the largest."""
     largest, total = max(map(abs, weights), default=1.0), math.fsum(weights)
     return total if total > largest / 1000 else largest or 1.0
 
@@ -146,20 +157,27 @@ def parse_mixture(text: str, layers: int) -> Mixture:
         return Mixture.from_route(parse_program(text).to_route(layers))
     members: list[Member] = []
     text, end = text.strip(), 0
-    while end < len(text) and len(members) <= MAX_MEMBERS:
-        found = _MEMBER.match(text, end)
-        if found is None or (members and not found[1]):
+    while end < len(text):
+        if len(members) == MAX_MEMBERS:
+            raise NotationError(f"a mixture may have at most {MAX_MEMBERS} routes; leave some out")
+        match = _MEMBER.match(text, end)
+        if match is None or (members and not match[1]):
             raise NotationError(
                 f"{shorten_value(text[end:])} is not a route of a mixture; write 1.5 [L0 RJ] - 0.5 [L0-L3 L5 RJ]"
             )
-        weight = float(found[2] or 1) * (-1 if found[1] == "-" else 1)
-        members.append(Member(parse_program(found[3]).to_route(layers), weight))
-        end = found.end()
+        weight = float(match[2] or 1) * (-1 if match[1] == "-" else 1)
+        members.append(Member(parse_program(match[3]).to_route(layers), weight))
+        end = match.end()
     return Mixture(tuple(members))
 
 
 RouteOrMixture = Route | Mixture
 """What can be evaluated and deployed."""
+
+
+def parse_program_or_mixture(text: str, layers: int) -> RouteOrMixture:
+    """Read ``str`` of a route or a mixture; a mixture of one is its route."""
+    return to_simplest_form(parse_mixture(text, layers))
 
 
 def to_mixture(route: RouteOrMixture) -> Mixture:
@@ -172,9 +190,13 @@ def to_simplest_form(mixture: Mixture) -> RouteOrMixture:
     return mixture.routes[0] if mixture.is_single else mixture
 
 
-def require_single_route(route: RouteOrMixture, use: str) -> Route:
+def require_single_route(route: RouteOrMixture, use: str = "") -> Route:
     """The route, where ``use`` takes no mixtures."""
     simplest = to_simplest_form(to_mixture(route))
     if isinstance(simplest, Mixture):
-        raise RouteError(f"this is a mixture of {len(simplest.members)} routes, but {use} takes a single route")
+        needed = f"{use} takes a single route" if use else "a single route is needed here"
+        raise RouteError(
+            f"this is a mixture of {len(simplest.members)} routes, but {needed}; give one of them, such as"
+            f" '{simplest.routes[-1]}'"
+        )
     return simplest

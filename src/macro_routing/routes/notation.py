@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from macro_routing.errors import NotationError, RouteError, shorten_value
-from macro_routing.routes.mixture import RouteOrMixture, parse_mixture, require_single_route, to_simplest_form
+from macro_routing.routes.mixture import RouteOrMixture, parse_program_or_mixture, require_single_route
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import MAX_LAYERS, MAX_STEPS, Add, Program, Route, Step, split_into_ascending_runs
 from macro_routing.routes.route_file import is_route_file_text, parse_route_file
@@ -29,7 +29,7 @@ def parse_route(text: str, layers: int | None) -> Route:
 
     ``layers`` is the model's number of layers; only JSON that carries it may leave it out. A mixture is rejected.
     """
-    return require_single_route(parse_route_or_mixture(text, layers), "this command")
+    return require_single_route(parse_route_or_mixture(text, layers))
 
 
 def parse_route_or_mixture(text: str, layers: int | None) -> RouteOrMixture:
@@ -43,7 +43,7 @@ def parse_route_or_mixture(text: str, layers: int | None) -> RouteOrMixture:
     if _MIXTURE.search(stripped):
         if layers is None:
             raise NotationError("the number of the model's layers is not known; give it with --layers")
-        return to_simplest_form(parse_mixture(stripped, layers))
+        return parse_program_or_mixture(stripped, layers)
     if stripped.startswith(("[", "{")):
         return _parse_json_route(stripped, layers)
     if layers is None:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from macro_routing.errors import MacroError, NotationError, shorten_value
-from macro_routing.routes.mixture import RouteOrMixture, parse_mixture, to_simplest_form
+from macro_routing.routes.mixture import RouteOrMixture, parse_program_or_mixture
 
 FORMAT = "macro-route/1"
 _FORMAT_PREFIX = "macro-route/"
@@ -70,7 +70,7 @@ def parse_route_file(text: str) -> RouteFile:
         raise NotationError(f"the route file has the format {shorten_value(version)}; this version reads {FORMAT}")
     _check_route_file_types(values)
     try:
-        route = to_simplest_form(parse_mixture(values.pop("route"), values.pop("layers")))
+        route = parse_program_or_mixture(values.pop("route"), values.pop("layers"))
         return RouteFile(route, **values)
     except (KeyError, TypeError, AttributeError) as error:
         raise NotationError(f"the route file is damaged: {error}") from None

@@ -238,12 +238,13 @@ class RunConfig:
 
     def build_search_settings(self, automatic: Mapping[str, Any], method: str | None = None) -> Any:
         """A method's settings; those of another than this run's come from the preset alone."""
-        preset: dict[str, Any] = {**PRESETS[self.preset].get("search", {}), **automatic}
+        given = self.given.get("search", {}) if method is None else {}
+        method = method or self.method
+        tables = PRESETS[self.preset]
+        preset: dict[str, Any] = {**tables.get("search", {}), **tables.get(method, {}), **automatic}
         # The standard pass is among the candidates wherever MACRO's final set holds it, too.
         preset["anchored"] = self.preset != "paper"
-        return make_search_settings(
-            method or self.method, preset, self.given.get("search", {}) if method is None else {}
-        )
+        return make_search_settings(method, preset, given)
 
     # --- what the model and the task settle -------------------------------------------------------------------------
 
@@ -292,8 +293,10 @@ class RunConfig:
         settings = self.build_search_settings(automatic["search"])
         paper = self.build_search_settings(automatic["search"], MACRO)
         decision = self.resolve_decision(decoding)
-        inputs = MethodInputs(space, examples, test, self.budget, self.seed, settings, paper, influence, decision)
-        return METHODS[self.method].build(inputs)
+        given = frozenset(self.given.get("search", {}))
+        return METHODS[self.method].build(
+            MethodInputs(space, examples, test, self.budget, self.seed, settings, paper, influence, decision, given)
+        )
 
     def _get_preset_values_for_model(self, frozen: FrozenModel) -> dict[str, dict[str, Any]]:
         if self.preset == "paper":
@@ -341,7 +344,7 @@ def _check_objective_fits_method(config: RunConfig) -> RunConfig:
         if name not in used:
             raise SettingsError(
                 f"[decision]: {name} has no effect with method = {config.method} and objective ="
-                f" {config.decision.objective}; leave it out (used: {', '.join(used)})"
+                f" {config.decision.objective}; leave it out (with effect: {', '.join(used)})"
             )
     return config
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from macro_routing.evaluation.final_decision import FinalistEvidence, assess_finalists, decide_route
 from macro_routing.evaluation.outcomes import RouteEvaluation
 from macro_routing.routes import Route
-from macro_routing.routes.mixture import Mixture, RouteOrMixture, parse_mixture, to_simplest_form
+from macro_routing.routes.mixture import Mixture, RouteOrMixture, parse_mixture, parse_program_or_mixture
 from macro_routing.search import Candidate, Outcome, select_candidate
 from macro_routing.search.decision_settings import SPEED, DecisionSettings
 
@@ -47,6 +47,15 @@ class FinalSelection:
         lines = (line for line in self.candidates if line["route"] == str(self.route))
         return next(({"correct": line["correct"], "n": line["n"]} for line in lines), {})
 
+    @property
+    def decision_evidence(self) -> str:
+        """What the final decision knew of the chosen route; empty where it made none."""
+        lines = (line for line in self.candidates if line["route"] == str(self.route))
+        chosen = next((line for line in lines if line.get("p_value") is not None), None)
+        if chosen is None:
+            return ""
+        return f"p = {chosen['p_value']:.2g} on {chosen['n'] + chosen['holdout_n']} fresh examples"
+
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         return {
@@ -63,7 +72,7 @@ class FinalSelection:
             parse_mixture(candidate["route"], layers)
             if not all(isinstance(candidate[name], int | float) for name in ("correct", "n")):
                 raise TypeError("a candidate's validation score is not a number")
-        return cls(to_simplest_form(parse_mixture(values["chosen"], layers)), candidates, values["refused"])
+        return cls(parse_program_or_mixture(values["chosen"], layers), candidates, values["refused"])
 
 
 def select_route(
@@ -140,7 +149,7 @@ def _explain_finalist_rejection(finalist: FinalistEvidence, settings: DecisionSe
     """Why a finalist was not returned."""
     if finalist.p_value <= settings.max_error_probability:
         return (
-            "the chosen route is as accurate and not slower"
+            "the chosen route cannot be distinguished from it in accuracy and does not have more layers"
             if settings.objective != SPEED
             else "the chosen route has fewer layers, or as many and a higher gain"
         )

@@ -86,6 +86,8 @@ class MethodInputs:
     influence: Callable[[], Sequence[float]]
     """How much each layer changes its input; measured when it is asked for."""
     decision: DecisionSettings = field(default_factory=DecisionSettings)
+    given: frozenset[str] = frozenset()
+    """Names of the settings that were given; the preset and the defaults set the others."""
 
     @property
     def resolved_budget(self) -> int:
@@ -113,12 +115,15 @@ def _build_macro(inputs: MethodInputs) -> MacroSearch:
 
 
 def _build_guided_search(inputs: MethodInputs) -> GuidedSearch:
-    """The default search; without a budget it may spend what MACRO would."""
-    budget = inputs.budget
-    if budget is None and inputs.examples < inputs.paper.iterations:  # too few for MACRO to say what it would spend
-        budget = max(inputs.paper.draws * inputs.examples, inputs.settings.min_evaluations(3))
+    """The default search; without a budget it spends what MACRO would, or what the given number of draws needs."""
+    budget, settings = inputs.budget, inputs.settings
+    mixtures = (inputs.decision.members or 1) - 1
+    if budget is None and "draws" in inputs.given:
+        budget = settings.min_evaluations(inputs.examples, mixtures)
+    elif budget is None and inputs.examples < inputs.paper.iterations:  # too few for MACRO to say what it would spend
+        budget = max(inputs.paper.draws * inputs.examples, settings.min_evaluations(3, mixtures))
     return GuidedSearch(
-        inputs.space, inputs.examples, budget or inputs.resolved_budget, inputs.settings, inputs.seed, inputs.decision
+        inputs.space, inputs.examples, budget or inputs.resolved_budget, settings, inputs.seed, inputs.decision
     )
 
 

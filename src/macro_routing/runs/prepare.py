@@ -181,7 +181,10 @@ def prepare_run(  # noqa: PLR0913
         if (requested := config.given.get("data", {}).get(name, 0)) > available:
             listener.on_message(f"{requested} {name} examples were requested, the data has {available}")
     if task.test_size and len(splits.test) < min(task.test_size, sizes.test or task.test_size):
-        listener.on_message(f"{task.name} has {len(splits.test)} test examples here, {task.test_size} are published")
+        listener.on_message(
+            f"{task.name} has {len(splits.test)} test examples here, {task.test_size} are published: accuracies are not"
+            " comparable with published ones"
+        )
     guards = {source.name: source.load_task() for source in _make_guard_task_sources(config)}
     evaluator = Evaluator(
         frozen,

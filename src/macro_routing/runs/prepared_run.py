@@ -1,6 +1,7 @@
 """What every kind of run has: configuration, evaluator, splits, a planned search, and how it is run in its folder."""
 
 import dataclasses
+import itertools
 import json
 import time
 from abc import ABC, abstractmethod
@@ -20,6 +21,7 @@ from macro_routing.runs.folder import ANSWERS, FORMAT, RunFolder
 from macro_routing.runs.methods import SearchPlan
 from macro_routing.runs.progress import Listener, Listeners, RunLog, RunPlan
 from macro_routing.runs.result import RunResult, minimum_detectable_gain
+from macro_routing.search import Searcher
 from macro_routing.tasks import Splits, Task, make_splits
 from macro_routing.version import __version__
 
@@ -58,8 +60,21 @@ class PreparedRun(ABC):
             test,
             self.searcher.max_evaluations() + validation + 4 * test,
             minimum_detectable_gain(test),
+            describe_schedule(self.searcher),
+            len(self.holdout),
+            self.config.decision.describe() if self.decides_by_test else "",
             self.describe_decision_power(),
         )
+
+    @property
+    def decides_by_test(self) -> bool:
+        """Whether the final decision selects the route, not validation alone."""
+        return False
+
+    @property
+    def holdout(self) -> Sequence[int]:
+        """Training examples that the search does not use."""
+        return ()
 
     def describe_decision_power(self) -> str:
         """What the final decision can show; empty where a run makes none."""
@@ -158,6 +173,20 @@ class PreparedRun(ABC):
     def standard_route(self) -> Route:
         """The model's standard pass."""
         return Route.standard(self.evaluator.frozen.layers)
+
+
+def describe_schedule(search: SearchPlan) -> str:
+    """The rounds of a search in words."""
+    if not isinstance(search, Searcher):
+        return f"1 round of {search.max_draws_per_round} draws for each example"
+    parts = []
+    for purpose, group in itertools.groupby(search.planned_round_sizes, key=lambda size: size.purpose):
+        sizes = list(group)
+        examples = len({example for size in sizes for example in size.examples})
+        draws = max(size.draws for size in sizes)
+        rounds = purpose or (f"{len(sizes)} rounds" if len(sizes) > 1 else "1 round")
+        parts.append(f"{rounds} of {draws} {'routes' if purpose else 'draws'} on {examples} examples")
+    return ", ".join(parts) or "nothing to search"
 
 
 def _outcome_to_json(outcome: ExampleOutcome) -> dict[str, Any]:

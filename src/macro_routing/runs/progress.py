@@ -27,6 +27,12 @@ class RunPlan:
     """Route × example outcomes if nothing repeats, races or is known."""
     detectable: float
     """Smallest gain that the test set can show, as a share."""
+    schedule: str = ""
+    """The rounds in words."""
+    holdout: int = 0
+    """Training examples kept for the final decision."""
+    objective: str = ""
+    """What the final decision asks of a route; empty where validation alone selects."""
     decision: str = ""
     """What the final decision can show with the examples it has; empty where validation alone selects."""
 
@@ -54,7 +60,7 @@ class RoundReport:
     run: int
     """Evaluations computed in this round."""
     saved: int
-    """Evaluations that were repeated, stopped or known."""
+    """Evaluations that were repeated or stopped; in rounds of earlier versions also those that were known."""
     cut_off: float
     """Share of truncated answers."""
     seconds: float
@@ -62,17 +68,25 @@ class RoundReport:
     """Evaluations asked for, known or not: what a budget is counted in."""
     work: float = 0.0
     """Layer applications × tokens of the answers looked at, of each route once."""
+    known: int = 0
+    """Evaluations that the score store held, as after a stop."""
+    draws: int = 0
+    """Routes proposed; 0 in rounds of earlier versions."""
+    purpose: str = ""
+    """What the round was for, where it was not to find routes."""
 
 
 def describe_round(report: RoundReport) -> str:
     """A round in a line."""
     median = "none complete" if report.median is None else f"median {100 * report.median:.1f}"
+    purpose = f" ({report.purpose})" if report.purpose else ""
+    known = f", {report.known} known" if report.known else ""
     cut = f", truncated {100 * report.cut_off:.0f} %" if report.cut_off else ""
     return (
-        f"round {report.number}/{report.rounds}: best {100 * report.best:.1f}, {median}, standard"
+        f"round {report.number}/{report.rounds}{purpose}: best {100 * report.best:.1f}, {median}, standard"
         f" {100 * report.standard:.1f} ({100 * report.standard_low:.0f} to {100 * report.standard_high:.0f}) on"
         f" {report.examples} examples; {report.different} different routes, {report.stopped} stopped;"
-        f" {report.run} evaluations run, {report.saved} saved{cut}"
+        f" {report.run} evaluations run{known}, {report.saved} saved{cut}"
     )
 
 

@@ -8,12 +8,13 @@ from typing import Any
 
 from macro_routing.errors import RunError
 from macro_routing.evaluation.outcomes import ExampleOutcome
-from macro_routing.evaluation.statistics import PairedComparison, smallest_detectable_gain
-from macro_routing.routes.mixture import Mixture, RouteOrMixture, parse_mixture, to_simplest_form
+from macro_routing.evaluation.statistics import PairedComparison, smallest_detectable_gain, wilson_interval
+from macro_routing.routes.mixture import Mixture, RouteOrMixture, parse_program_or_mixture
 from macro_routing.runs.final_selection import FinalSelection
 from macro_routing.runs.folder import RESULT, RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.search.decision_settings import SPEED, DecisionSettings
+from macro_routing.tasks.task import Example
 
 SELECTED = {name: method.title for name, method in METHODS.items()}
 """How the chosen route is called, by method."""
@@ -68,7 +69,7 @@ class RunResult:
         """The chosen route or mixture, where the result is one."""
         if self.kind != ROUTE:
             raise RunError(f"{self.folder} holds no route: {_NO_ROUTE[self.kind]}")
-        return to_simplest_form(parse_mixture(self.route, self.layers))
+        return parse_program_or_mixture(self.route, self.layers)
 
     @property
     def is_gain(self) -> bool:
@@ -127,7 +128,8 @@ def make_route_result(
     elif decision.objective == SPEED:
         verdict = _describe_noninferiority(route, comparison, decision.margin / 100)
     else:
-        verdict = _describe_gain(comparison, detectable, "mixture" if isinstance(route, Mixture) else "route")
+        what = "mixture" if isinstance(route, Mixture) else "route"
+        verdict = _describe_gain(comparison, detectable, what, selection.decision_evidence)
     if not route.is_standard and decision.objective != SPEED:
         verdict += f" It runs {_describe_route_layer_count(route)}."
     if not recommended:
@@ -164,6 +166,19 @@ def minimum_detectable_gain(n: int, comparison: PairedComparison | None = None) 
     shares = [share / 10 for share in range(2, 11) if share / 10 > seen]
     gains = (smallest_detectable_gain(n, share) for share in [max(seen, 0.2), *shares])
     return next((gain for gain in gains if math.isfinite(gain)), math.inf)
+
+
+def describe_chance_level(test: Sequence[Example], comparison: PairedComparison) -> str:
+    """A remark where the standard pass is not above guessing among the choices; empty elsewhere."""
+    if not all(example.choices for example in test):
+        return ""
+    chance = sum(1 / len(example.choices) for example in test) / len(test)
+    if wilson_interval(comparison.baseline, comparison.n)[0] > chance:
+        return ""
+    return (
+        f" The standard pass is not above chance ({100 * comparison.baseline:.1f} % correct, guessing gives"
+        f" {100 * chance:.1f} %): check the task's columns and prompt, or use a larger model."
+    )
 
 
 def describe_detectable_gain(gain: float, n: int) -> str:
@@ -208,10 +223,13 @@ def _format_evidence(comparison: PairedComparison) -> tuple[str, str]:
     return f"{100 * comparison.difference:+.1f} points", evidence
 
 
-def _describe_gain(comparison: PairedComparison, detectable: float, what: str) -> str:
+def _describe_gain(comparison: PairedComparison, detectable: float, what: str, decision: str = "") -> str:
     gained, evidence = _format_evidence(comparison)
     if comparison.p_value >= LEVEL:
-        return f"No evidence of a gain: {gained} ({evidence}); {_describe_test_power(detectable)}."
+        changed = 100 * (comparison.fixed + comparison.broken) / comparison.n
+        power = f"with {changed:.0f} % of the verdicts changed, {_describe_test_power(detectable)}"
+        passed = f" The {what} passed the decision ({decision}); the test set does not confirm it." if decision else ""
+        return f"No evidence of a gain: {gained} ({evidence}); {power}.{passed}"
     if comparison.difference > 0:
         return f"The {what} is better than the standard pass by {gained} ({evidence})."
     return f"The {what} is worse than the standard pass: {gained} ({evidence}). Do not use it."

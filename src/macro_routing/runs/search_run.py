@@ -24,7 +24,15 @@ from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS, list_used_decision_settings
 from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.progress import RoundReport
-from macro_routing.runs.result import NO_DECODING, STANDARD, TOP_1, RunResult, make_route_result, make_route_test_result
+from macro_routing.runs.result import (
+    NO_DECODING,
+    STANDARD,
+    TOP_1,
+    RunResult,
+    describe_chance_level,
+    make_route_result,
+    make_route_test_result,
+)
 from macro_routing.runs.route_cost import measure_cost
 from macro_routing.search import Candidate, GuidedSearch, MacroSearch, Round, Score, Searcher, SearchState, StoppedScore
 from macro_routing.search.decision_settings import SPEED
@@ -53,20 +61,20 @@ class SearchRun(PreparedRun):
         return result
 
     @property
-    def _decides_by_test(self) -> bool:
+    def decides_by_test(self) -> bool:
         """Whether the final decision is a test on examples that the search does not use, or validation alone."""
         return isinstance(self.searcher, GuidedSearch) or self.config.decision.objective == SPEED
 
     @property
-    def _holdout(self) -> Sequence[int]:
+    def holdout(self) -> Sequence[int]:
         """Training examples that the search does not use."""
         return self.searcher.holdout if isinstance(self.searcher, GuidedSearch) else ()
 
     def describe_decision_power(self) -> str:
         """What the final decision can show; empty where validation alone selects."""
-        if not self._decides_by_test:
+        if not self.decides_by_test:
             return ""
-        return describe_decision_power(self.config.decision, len(self._holdout) + len(self.splits.validation))
+        return describe_decision_power(self.config.decision, len(self.holdout) + len(self.splits.validation))
 
     # --- searching ------------------------------------------------------------------------------------------------
 
@@ -78,7 +86,7 @@ class SearchRun(PreparedRun):
         self.listener.on_stage("search", self.searcher.max_evaluations(state.rounds))
         reserved = self.plan.max_evaluations - self.searcher.max_evaluations()
         # The finalists meet what was held back even when time is up.
-        reserved += self.searcher.max_candidates * len(self._holdout)
+        reserved += self.searcher.max_candidates * len(self.holdout)
         deadline = _Deadline(self.config.max_minutes, reserved)
         while not folder.has_file(files.ENDED) and (asked := self.searcher.ask(state)) is not None:
             start = time.perf_counter()
@@ -127,11 +135,14 @@ class SearchRun(PreparedRun):
             standard_low=low,
             standard_high=high,
             run=raced.computed_evaluations + standard.computed_evaluations,
-            saved=raced.requested - raced.computed_evaluations,
+            saved=raced.duplicates + raced.stopped,
             cut_off=raced.truncated_share,
             seconds=seconds,
             asked=raced.requested,
             work=sum(route.length * (count * self.prompt_tokens + tokens) for route, count, tokens in raced.answers),
+            known=raced.from_store,
+            draws=len(asked.proposals),
+            purpose=self.searcher.planned_round_sizes[asked.number].purpose,
         )
 
     # --- choosing and testing -------------------------------------------------------------------------------------
@@ -144,9 +155,9 @@ class SearchRun(PreparedRun):
         mixtures = self._fit_mixtures(state)
         self.listener.on_stage("validation", (len(candidates) + len(mixtures)) * len(self.splits.validation))
         routes: list[RouteOrMixture] = [candidate.route for candidate in candidates]
-        if self._decides_by_test:
+        if self.decides_by_test:
             routes = list(dict.fromkeys([self.standard_route, *routes, *mixtures]))
-            held = self._holdout
+            held = self.holdout
             choice = select_by_decision(
                 [*candidates, *map(MixtureCandidate, mixtures)],
                 self.progress_reporting_evaluator.evaluate(routes, self.splits.validation),
@@ -226,7 +237,8 @@ class SearchRun(PreparedRun):
             make_route_test_result(name, str(evaluation.route), evaluation.route.length, evaluation.outcomes)
             for name, evaluation in tested
         ]
-        return make_route_result(choice, made, comparison, str(folder.path), self.config.decision)
+        result = make_route_result(choice, made, comparison, str(folder.path), self.config.decision)
+        return dataclasses.replace(result, verdict=result.verdict + describe_chance_level(self.splits.test, comparison))
 
     def _measure_cost(self, folder: RunFolder, route: RouteOrMixture) -> None:
         """On training examples: nothing is asked of the test set a second time."""

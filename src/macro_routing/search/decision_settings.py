@@ -31,11 +31,12 @@ class DecisionSettings(CheckedSettings):
         3.0, "Points of accuracy that a faster route may lose; with --objective speed.", _PANEL
     )
     max_cost: float | None = option(
-        None, "Maximum number of layers applied, as a multiple of the model's, from 1. Layers up to it have no price,"
-        " and half of the budget is for mixtures.", _PANEL, shown_default="no maximum",
+        None, "Maximum number of layers applied, as a multiple of the model's, from 1. Sets the price to 0 and, where"
+        " choices are compared by likelihood, allows mixtures.", _PANEL, shown_default="no maximum",
     )  # fmt: skip
     members: int | None = option(
-        None, "Maximum number of routes of a mixture, whose predictions are added with weights.", _PANEL,
+        None, "Maximum number of routes of a mixture, whose predictions are added with weights; above 1, half of the"
+        " budget is for mixtures.", _PANEL,
         shown_default="1; 3 with --max-cost",
     )  # fmt: skip
 
@@ -55,6 +56,15 @@ class DecisionSettings(CheckedSettings):
             members = self.members
         object.__setattr__(self, "price", price)
         object.__setattr__(self, "members", members)
+
+    def describe(self) -> str:
+        """What is asked of a route, in words."""
+        if self.objective == SPEED:
+            return f"speed, the route with the fewest layers that loses less than {self.margin:g} points"
+        price = f"{self.price:g} points for every 10 % of additional layers" if self.price else "no price of layers"
+        cost = "" if self.max_cost is None else f", at most {self.max_cost:g} × the model's layers"
+        mixtures = f", mixtures of up to {self.members} routes" if self.members != 1 else ""
+        return f"accuracy, {price}{cost}{mixtures}"
 
     def can_meet_objective(self, route: RouteOrMixture) -> bool:
         """Whether a route can meet the objective at all; the standard pass never replaces itself."""

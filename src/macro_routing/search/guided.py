@@ -1,12 +1,12 @@
 """The default search: different routes on fresh examples every round, chosen by a Gaussian process over all scores.
 
-Every round has a chunk of examples of its own and includes the standard pass as a control. A Gaussian process
-(``route_gp``) predicts the gain of any route; Thompson samples from it decide which routes are scored next, so
-promising routes are scored again on every new chunk. The Markov policy is the prior moved to the routes that are
-probably good; it proposes routes to the process, by sampling and exact decoding. Where a mixture is wanted, half of the
-budget goes to one more round: candidates for its members, all on all examples of the search. Part of the training
-examples is a holdout: in a last round the finalists and the standard pass are scored on these examples, which had no
-influence on the search.
+Every round that looks for routes has a chunk of examples of its own and includes the standard pass as a control. A
+Gaussian process (``route_gp``) predicts the gain of any route; Thompson samples from it decide which routes are scored
+next, so promising routes are scored again on every new chunk. The Markov policy is the prior moved to the routes that
+are probably good; it proposes routes to the process, by sampling and exact decoding. Where a mixture is wanted, half of
+the budget goes to one more round: candidates for its members, all on all examples of the search. Its scores count for
+the process as well, though their examples repeat. Part of the training examples is a holdout: in a last round the
+finalists and the standard pass are scored on these examples, which had no influence on the search.
 """
 
 from collections.abc import Sequence
@@ -38,6 +38,8 @@ from macro_routing.search.top_k import decode_top_routes
 from macro_routing.search.utility import compute_utility, expected_layers_saved
 from macro_routing.settings import check_integer
 
+MEMBERS, CONFIRMATION = "mixture members", "confirmation"
+"""Rounds that do not look for routes: candidates for a mixture, and the finalists on the holdout."""
 _N_DECODED = 20
 """Number of most probable routes of the policy in every round's pool."""
 _MAX_EDITS = 6
@@ -58,8 +60,8 @@ _FIT_SWEEPS = 1
 """Sweeps over the kernel parameters after every round."""
 _N_PROMISING = 40
 """Number of best routes from which edits are taken, and to which the policy moves."""
-_BEST_SHARE_OF_MEMBERS = 5
-"""One of so many candidates for a mixture's members is among the best scored routes; the others are simple."""
+_CANDIDATES_PER_BEST_ROUTE = 5
+"""One in this many candidates for members is among the best scored routes; the others leave out or repeat a layer."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -128,7 +130,7 @@ class GuidedSearch(PolicySearcherBase):
 
     @cached_property
     def examples_by_round(self) -> list[tuple[int, ...]]:
-        """Training examples of every round but the confirmation."""
+        """Training examples of every round but the members' and the confirmation."""
         rounds = max(1, min(self.settings.iterations, len(self.searched_examples) // _MIN_CHUNK))
         return [tuple(chunk.tolist()) for chunk in np.array_split(self.searched_examples, rounds)]
 
@@ -139,7 +141,7 @@ class GuidedSearch(PolicySearcherBase):
 
     @cached_property
     def draws_per_round(self) -> int:
-        """Routes per round, the standard pass included: as many as the budget pays for, up to a limit."""
+        """Routes per round, the standard pass included: as many as the budget pays for, or half where mixtures are."""
         return self._affordable_draws - self.n_member_candidates
 
     @cached_property
@@ -172,8 +174,10 @@ class GuidedSearch(PolicySearcherBase):
     @cached_property
     def planned_round_sizes(self) -> tuple[RoundSize, ...]:
         """A round per chunk, that of a mixture's members, and the confirmation on the holdout."""
-        members = [RoundSize(self.n_member_candidates, self.searched_examples)] if self.n_member_candidates else []
-        confirmation = [RoundSize(self.settings.k, self.holdout)] if self.holdout else []
+        members = (
+            [RoundSize(self.n_member_candidates, self.searched_examples, MEMBERS)] if self.n_member_candidates else []
+        )
+        confirmation = [RoundSize(self.settings.k, self.holdout, CONFIRMATION)] if self.holdout else []
         return (*(RoundSize(self.draws_per_round, chunk) for chunk in self.examples_by_round), *members, *confirmation)
 
     def _search_identity_fields(self) -> dict[str, Any]:
@@ -348,7 +352,7 @@ class GuidedSearch(PolicySearcherBase):
         A negative weight takes away what a damaged route predicts, so candidates need not be good.
         """
         wanted = self.n_member_candidates - 1
-        best = self._list_routes_by_expected_utility(state)[: wanted // _BEST_SHARE_OF_MEMBERS]
+        best = self._list_routes_by_expected_utility(state)[: wanted // _CANDIDATES_PER_BEST_ROUTE]
         return list(dict.fromkeys([*best, *self._simple_routes]))[:wanted]
 
     @cached_property
@@ -364,8 +368,8 @@ class GuidedSearch(PolicySearcherBase):
 
     def list_member_candidates(self, state: GuidedState) -> list[Route]:
         """The routes that were scored on all searched examples, the standard pass first."""
-        told = [draw for draw in state.draws if len(self.examples_by_round) <= draw.round < self._confirmation_round]
-        return [draw.proposal.route for draw in told if isinstance(draw.outcome, Score)]
+        scored = [draw for draw in state.draws if len(self.examples_by_round) <= draw.round < self._confirmation_round]
+        return [draw.proposal.route for draw in scored if isinstance(draw.outcome, Score)]
 
     def _select_finalists(self, state: GuidedState) -> list[Route]:
         ranked = EmpiricalScores.from_scored_draws(self._list_draws_before_confirmation(state)).rank_routes()

@@ -15,7 +15,8 @@ class GuidedSettings(CheckedSettings):
     iterations: Annotated[int, AllowedRange(1)] = 10
     """Rounds, each with its own share of the training examples."""
     draws: Annotated[int, AllowedRange(3)] = 70
-    """Different routes per round, the standard pass among them; more if the budget pays for it."""
+    """Different routes per round, the standard pass among them; more if the budget pays for it. Where mixtures are
+    searched, half of them are the candidates for members."""
     holdout: Annotated[float, AllowedRange(0, 0.9)] = 0.5
     """Share of the training examples kept for the confirmation."""
     finalists: Annotated[int, AllowedRange(1, 100)] = 4
@@ -51,6 +52,6 @@ class GuidedSettings(CheckedSettings):
         return 1 + self.finalists + bool(self.n_empirical_best)
 
     def min_evaluations(self, examples: int, mixtures: int = 0) -> int:
-        """Minimum number of evaluations (route × example) of a search over ``examples`` examples."""
+        """Minimum evaluations (route × example) of a search over these examples; ``mixtures`` are finalists, too."""
         held = int(self.holdout * examples)
         return self.draws * (examples - held) + (self.k + mixtures) * held

@@ -1,9 +1,8 @@
-"""The random numbers of the paper's own searches: published routes are drawn again, draw by draw.
+"""Random numbers as the paper's searches probably used them, inferred from the routes that it publishes.
 
 One generator, numpy's ``default_rng(seed)``, serves all rounds. Every step takes one uniform number, except at the last
 layer, where nothing is left to choose. Feasible actions are ordered: rejoin, moves by displacement, adds by how far
-they look back and then by displacement. What the authors did is inferred from the routes they published; see
-docs/paper_stream.md.
+they look back and then by displacement. See docs/paper_stream.md.
 """
 
 import functools

@@ -12,7 +12,8 @@ from macro_routing.search.searcher import Proposal, Round, RoundSize, Searcher, 
 from macro_routing.settings import AllowedRange, CheckedSettings, check_choice, option
 
 PAPER_STREAM = "paper"
-STREAMS = ("macro", PAPER_STREAM)
+PER_ROUND_STREAM = "per-round"
+STREAMS = (PER_ROUND_STREAM, PAPER_STREAM)
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,13 @@ class PolicySamplingSettings(CheckedSettings):
     )
     """Rounds of drawing and updating (``I``)."""
     draws: Annotated[int, AllowedRange(1, symbol="K")] = option(
-        30, "Routes drawn per round (K).", "Search", shown_default="the preset's"
+        30,
+        "Routes per round (K); with --budget the guided search takes more if it pays for them.",
+        "Search",
+        shown_default="the preset's",
     )
     """Programs drawn per round (``K``)."""
-    stream: str = "macro"
+    stream: str = PER_ROUND_STREAM
     """Random numbers of the draws: ``macro``, a generator for every round; ``paper``, the one generator of the
     authors' searches."""
 

@@ -162,6 +162,8 @@ class RoundSize(NamedTuple):
     """Maximum number of proposals."""
     examples: tuple[int, ...]
     """Indices into the training set."""
+    purpose: str = ""
+    """What the round is for, where it is not to find routes."""
 
 
 class Searcher(ABC):

@@ -13,7 +13,6 @@ from macro_routing.errors import RunError
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import format_points, shorten_model_name
 from macro_routing.report.heatmap import Heatmap
-from macro_routing.routes.mixture import require_single_route
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_moves import step_displacements
 from macro_routing.runs import folder as files
@@ -80,12 +79,13 @@ def find_finished_runs(folders: Sequence[Path], method: str | None) -> list[Foun
 
 
 def _read_found_route(path: Path, method: str | None) -> FoundRoute | None:
+    """The route of a run; None for a run of another method, without a route, or with a mixture."""
     run = RunFolder.open(path)
     result = read_result(run)
     with run.explain_damaged_files(files.RUN):
         header = run.read_json(files.RUN)
-        is_single = result.kind == ROUTE and isinstance(result.best_route, Route)
-        if not is_single or (method is not None and header["config"]["given"]["method"] != method):
+        route = result.best_route if result.kind == ROUTE else None
+        if not isinstance(route, Route) or (method is not None and header["config"]["given"]["method"] != method):
             return None
         model = shorten_model_name(str(header["model"]["name"]))
         title = METHODS[header["config"]["given"]["method"]].title
@@ -97,7 +97,7 @@ def _read_found_route(path: Path, method: str | None) -> FoundRoute | None:
         model,
         title,
         str(path),
-        require_single_route(result.best_route, "this study"),
+        route,
         ranks[0] if ranks else None,
         settings,
         search,

@@ -39,7 +39,7 @@ def _make_member_deviation(mixture: Mixture, member: Member) -> Deviation:
     pair = tuple(other for other in mixture.members if other.route.is_standard or other == member)
     without = to_simplest_form(Mixture(others)) if others else None
     alone = to_simplest_form(Mixture(pair))
-    return Deviation(f"{member.weight:+.3g} × {member.route}", without, alone)
+    return Deviation(str(member), without, alone)
 
 
 def _make_route_deviation(route: Route, standard: Route, edit: RouteEdit) -> Deviation:
