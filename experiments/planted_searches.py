@@ -107,8 +107,6 @@ PART_COLUMNS = {
 PLANTED, NOTHING, ALIKE = "planted", "nothing", "alike"
 SORTS = {PLANTED: 1, NOTHING: 2, ALIKE: 4}
 """What is asked of a seed's problem: for every seed, every second, every fourth."""
-WORDS = {"moves": "edits, moves only", "adds": "edits, with adds"}
-FOUND_COLUMNS = {"search": "search", "target": "target", "share": "share of its gain", "found": "found (%)", "n": "n"}
 
 
 def run_search(job: tuple[str, int, str], *, table: str) -> dict[str, Any]:
@@ -177,27 +175,6 @@ def format_difference_with_interval(first: Sequence[Sequence[float]], runs: Sequ
     return f"{differences.mean():+.3f} ± {error:.3f}"
 
 
-def make_target_rows(name: str, runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same by number and kind of edits."""
-    found = []
-    for kind in ("moves", "adds"):
-        for edits in (1, 2, 3, 4):
-            some = [
-                r for r in runs if r["search"] == name and "share" in r and (r["kind"], r["edits"]) == (kind, edits)
-            ]
-            if some:
-                found.append(
-                    {
-                        "search": name,
-                        "target": f"{edits} {WORDS[kind]}",
-                        "share": float(np.mean([run["share"] for run in some])),
-                        "found": 100 * float(np.mean([run["found"] for run in some])),
-                        "n": len(some),
-                    }
-                )
-    return found
-
-
 def read_runs(path: Path | None) -> dict[tuple[str, int, str], dict[str, Any]]:
     """Runs that an earlier call has kept."""
     if path is None or not path.is_file():
@@ -247,7 +224,6 @@ def main() -> None:
     names = _parse_names(arguments, all_names)
     seeds = range(arguments.first, arguments.first + arguments.seeds)
     lines: list[dict[str, Any]] = []
-    targets: list[dict[str, Any]] = []
     known = read_runs(arguments.runs)
     with ProcessPoolExecutor(arguments.processes) as pool:
         for name in names:
@@ -264,7 +240,6 @@ def main() -> None:
                 make_row(name, runs)
                 | {"against": format_difference_with_interval(lines[0]["raw"], runs) if lines else None}
             )
-            targets += make_target_rows(name, runs)
             print({key: value for key, value in lines[-1].items() if key != "raw"}, flush=True)
     if arguments.write:
         training, budget = (QUICK_TRAINING, QUICK_BUDGET) if arguments.table == "small" else (TRAINING, BUDGET)
@@ -273,13 +248,9 @@ def main() -> None:
         command = f"python -m experiments.planted_searches {option}--first {arguments.first}"
         common: dict[str, Any] = {"command": f"{command} --seeds {arguments.seeds}", "config": config}
         common |= {"where": arguments.where, "commits": arguments.commits, "seed": arguments.first}
-        written = [(arguments.write, PART_COLUMNS if arguments.table else COLUMNS, lines)]
-        if not arguments.table:
-            by_edits = arguments.write.with_name(f"{arguments.write.stem}_targets.json")
-            written.append((by_edits, FOUND_COLUMNS, targets))
-        for path, columns, found in written:
-            results = merge_rows(path, found, all_names) if arguments.add else found
-            write_record(path, columns=columns, results=results, **common)
+        results = merge_rows(arguments.write, lines, all_names) if arguments.add else lines
+        columns = PART_COLUMNS if arguments.table else COLUMNS
+        write_record(arguments.write, columns=columns, results=results, **common)
 
 
 if __name__ == "__main__":

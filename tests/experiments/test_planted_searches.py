@@ -14,7 +14,6 @@ from experiments.planted_searches import (
     format_difference_with_interval,
     main,
     make_row,
-    make_target_rows,
     merge_rows,
     read_runs,
     run_search,
@@ -79,7 +78,6 @@ def test_the_judged_lines_are_made_of_the_kept_runs(name, count):
     assert len(runs) == count
     (judged,) = recorded("planted_family.json")
     assert rounded(make_row(name, runs)) == rounded({key: value for key, value in judged.items() if key != "against"})
-    assert rounded(make_target_rows(name, runs)) == rounded(recorded("planted_family_targets.json"))
 
 
 def test_the_lines_of_the_parts_are_made_of_the_kept_runs():
