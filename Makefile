@@ -81,7 +81,14 @@ vllm-env: $(VLLM_READY)
 
 lm-eval-env: $(LM_EVAL_READY)
 
-test-engines: $(READY) $(VLLM_READY) $(LM_EVAL_READY)
+# The last version 4 of transformers, for which exports are tested as well; the rest is read from .venv.
+.venv-transformers4/.ready: $(READY)
+	$(PYTHON) -m venv .venv-transformers4
+	$(BIN)/python -c $(PACKAGES) > "$$(.venv-transformers4/bin/python -c $(PACKAGES))/shared.pth"
+	.venv-transformers4/bin/python $(INSTALL) 'transformers==4.57.*'
+	touch $@
+
+test-engines: $(READY) $(VLLM_READY) $(LM_EVAL_READY) .venv-transformers4/.ready
 	$(BIN)/python -m pytest -m 'engines and not alone' $(BESIDE)
 	$(BIN)/python -m pytest -m 'engines and alone'
 
@@ -132,4 +139,4 @@ dist: .venv-dist/.ready
 	.venv-dist/bin/python -m build
 
 clean:
-	rm -rf $(VENV) .venv-core .venv-vllm .venv-lm-eval .venv-audit .venv-dist dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-core .venv-vllm .venv-lm-eval .venv-transformers4 .venv-audit .venv-dist dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

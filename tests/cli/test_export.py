@@ -86,7 +86,7 @@ from macro_routing.cli.main import main
 main()
 """
     done = run(code=code, status=2, environment=ENVIRONMENT)
-    assert "pip install 'macro-routing[models]'" in done.stderr
+    assert "pip install '.[models]'" in done.stderr
 
 
 def test_a_file_with_a_byte_order_mark_is_read(base, tmp_path):

@@ -44,7 +44,7 @@ def test_without_the_harness_the_extra_is_named():
         "import sys; sys.modules['lm_eval'] = None; sys.argv = ['macro', 'lm-eval', 'run', '--help']\n"
         "from macro_routing.cli.main import main\nmain()"
     )
-    assert "macro-routing[lm-eval]" in run(code=code, status=2).stderr
+    assert ".[lm-eval]" in run(code=code, status=2).stderr
 
 
 @pytest.fixture(scope="module")

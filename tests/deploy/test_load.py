@@ -8,6 +8,7 @@ from transformers import AutoModelForCausalLM
 
 from macro_routing.deploy.route_loading import load_route
 from macro_routing.errors import ModelError, NotationError, RouteError
+from macro_routing.files import digest_file
 from macro_routing.models import FrozenModel, freeze_model
 from macro_routing.models.frozen import load_model
 from macro_routing.routes import parse_route
@@ -124,19 +125,31 @@ def damaged(values, **changes):
         (lambda text: text[:9], "is not a route file"),
         (lambda _: "", "is not a route file"),
         (lambda _: "L0 RJ", "is not a route file"),
-        (lambda text: damaged(text, layers="6"), "cannot be read"),
+        (lambda text: damaged(text, layers="6"), "layers must be an integer, not '6'"),
+        (lambda text: damaged(text, layers=True), "layers must be an integer"),
         (lambda text: damaged(text, layers=3), "cannot be read"),
         (lambda text: damaged(text, route=["L0"]), "route must be a string"),
         (lambda text: damaged(text, route="L0 L99 RJ"), "applies layer 99"),
         (lambda text: damaged(text, weights_id=None), "weights_id must be a string, not None"),
         (lambda text: damaged(text, scores=[1]), "scores must be a table"),
-        (lambda text: damaged(text, execute="x"), "damaged"),
+        (lambda text: damaged(text, execute="x"), "unknown key 'execute'"),
+        (lambda text: text.replace('"task"', '"tsk"'), r"unknown key 'tsk'; did you mean 'task'"),
+        (lambda text: text.replace('"layers": 6,', ""), "layers is missing"),
     ],
 )
 def test_damaged_files_are_rejected_by_name(frozen, tmp_path, damage, message):
     path = write(tmp_path / "r.json", frozen)
     path.write_text(damage(path.read_text()))
     with pytest.raises(NotationError, match=message):
+        load_route(path, frozen)
+
+
+def test_an_edited_file_of_a_run_is_rejected(frozen, tmp_path):
+    path = write(tmp_path / "route.json", frozen)
+    (tmp_path / "manifest.json").write_text(json.dumps({"files": {"route.json": digest_file(path)}}))
+    assert load_route(path, frozen) == ROUTE
+    path.write_text(path.read_text().replace("L0-L3", "L0-L2"))
+    with pytest.raises(NotationError, match=r"route\.json was changed after its run was finished.*give the changed"):
         load_route(path, frozen)
 
 

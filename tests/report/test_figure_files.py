@@ -63,7 +63,7 @@ def test_without_the_extra_there_is_svg_and_a_word(tmp_path, monkeypatch):
     written, told = write(complete(tmp_path / "run"), tmp_path / "figures")
     assert {path.suffix for path in written} == {".svg"}
     assert told == [module.NO_PLOT_EXTRA]
-    assert "pip install 'macro-routing[plot]'" in told[0]
+    assert "pip install '.[plot]'" in told[0]
 
 
 def test_without_fonts_there_is_no_png_without_text(tmp_path, monkeypatch):

@@ -38,10 +38,10 @@ def test_commands_for_models_say_what_to_install(installed):
     assert _run(installed.parent / "macro", "models").returncode == 0
     described = _run(installed.parent / "macro", "doctor", "--environment")
     assert described.returncode == 0, described.stderr
-    assert "pip install 'macro-routing[models]'" in described.stdout
+    assert "pip install '.[models]'" in described.stdout
     refused = _run(installed.parent / "macro", "doctor")
     assert refused.returncode == 2
-    assert "pip install 'macro-routing[models]'" in refused.stderr
+    assert "pip install '.[models]'" in refused.stderr
     assert "Traceback" not in refused.stderr
 
 
@@ -54,7 +54,7 @@ def test_studies_that_only_read_need_no_torch(installed, tmp_path):
     for words in (["explain", "L0 RJ"], ["study", "ablation"], ["study", "cost", "L0 RJ"]):
         refused = _run(macro, *words)
         assert refused.returncode == 2
-        assert "pip install 'macro-routing[models]'" in refused.stderr
+        assert "pip install '.[models]'" in refused.stderr
         assert "Traceback" not in refused.stderr
 
 

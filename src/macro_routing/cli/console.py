@@ -112,7 +112,7 @@ def check_and_quiet_model_libraries() -> None:
     """
     for name in ("torch", "transformers"):
         if importlib.util.find_spec(name) is None:
-            raise ModelError(f"{name} is not installed; models need it: pip install 'macro-routing[models]'")
+            raise ModelError(f"{name} is not installed; models need it: pip install '.[models]' in the checkout")
     # transformers has two kinds of progress bar; TQDM_DISABLE is for the one of converting GGUF files.
     quiet = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TQDM_DISABLE": "1"}
     os.environ.update({name: value for name, value in quiet.items() if name not in os.environ})

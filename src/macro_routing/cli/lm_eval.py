@@ -31,7 +31,8 @@ def lm_eval(
             print(context.get_help())
             return
         raise ModelError(
-            "lm-evaluation-harness is not installed; in an environment of its own: pip install 'macro-routing[lm-eval]'"
+            "lm-evaluation-harness is not installed; in an environment of its own: pip install '.[lm-eval]' in the"
+            " checkout"
         )
     from lm_eval.__main__ import cli_evaluate
 

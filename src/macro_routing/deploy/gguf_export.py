@@ -28,7 +28,7 @@ def write_gguf(base: ModelMetadata, route: Route, evidence: RouteFile | None, ou
     reject_unexportable(base, route, "gguf")
     _reject_models_unsupported_by_gguf(base)
     if importlib.util.find_spec("gguf") is None:
-        raise ExportError("gguf is not installed; --format gguf needs it: pip install 'macro-routing[models]'")
+        raise ExportError("gguf is not installed; --format gguf needs it: pip install '.[models]' in the checkout")
     blocks = list(_list_tensors_to_export(base, route))
     tokenizer = load_tokenizer(base.folder, base.name, LoadOptions())
     with open_export_output(out, sum(block.size_bytes for block in blocks)) as path:

@@ -32,8 +32,32 @@ def write_hf_checkpoint(
         config = make_config_with_entry_per_step(base.config, [step.layer for step in route.steps])
         config.name_or_path = ""  # no path of this machine in the checkpoint
         config.save_pretrained(folder)
+        _add_keys_of_transformers_4(folder)
         _write_shards(tensors, folder, shard_bytes)
         write_model_card(folder, base, route, evidence, needs_macro=False)
+
+
+def _add_keys_of_transformers_4(folder: Path) -> None:
+    """Keys by which transformers 4 reads what version 5 keeps elsewhere; without them it takes its defaults.
+
+    Tested with 4.57 and 5.
+    """
+    path = folder / "config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    rope = config.get("rope_parameters")
+    if isinstance(rope, dict) and "rope_theta" in rope:
+        config.setdefault("rope_theta", rope["rope_theta"])
+        if rope.get("rope_type", "default") != "default":
+            config.setdefault("rope_scaling", {name: value for name, value in rope.items() if name != "rope_theta"})
+    if "dtype" in config:
+        config.setdefault("torch_dtype", config["dtype"])
+    path.write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    path = folder / "tokenizer_config.json"
+    tokenizer = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    if tokenizer.get("tokenizer_class") == "TokenizersBackend":  # version 5's name of the same class
+        tokenizer["tokenizer_class"] = "PreTrainedTokenizerFast"
+        tokenizer.setdefault("model_input_names", ["input_ids", "attention_mask"])  # version 4 adds a third
+        path.write_text(json.dumps(tokenizer, indent=2) + "\n", encoding="utf-8")
 
 
 def _write_shards(tensors: Sequence[StoredTensor], folder: Path, shard_bytes: int) -> None:

@@ -16,7 +16,7 @@ from macro_routing.models.identity import (
 )
 from macro_routing.models.route_file_compatibility import IdentifiedModel, check_route_file_fits_model
 from macro_routing.routes.mixture import RouteOrMixture
-from macro_routing.routes.route_file import RouteFile, is_route_file_text, parse_route_file
+from macro_routing.routes.route_file import RouteFile, check_unchanged_since_run, is_route_file_text, parse_route_file
 
 
 def load_route(path: str | Path, model: Any, *, any_model: bool = False) -> RouteOrMixture:
@@ -41,6 +41,7 @@ def read_route_file(path: str | Path) -> RouteFile:
             f"{path} is not a route file, or its beginning is missing; a run's route.json is one,"
             " and parse_route(text, layers) parses routes in other notations"
         )
+    check_unchanged_since_run(Path(path))
     try:
         return parse_route_file(text)
     except NotationError as error:

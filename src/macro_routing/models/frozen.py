@@ -223,7 +223,7 @@ def _make_quantization_config(kind: str) -> Any:
     import transformers
 
     if importlib.util.find_spec("bitsandbytes") is None:
-        raise ModelError(f"quantization {kind} needs bitsandbytes: pip install 'macro-routing[quant]'")
+        raise ModelError(f"quantization {kind} needs bitsandbytes: pip install '.[quant]' in the checkout")
     configuration: Any = transformers.BitsAndBytesConfig
     if kind == "8bit":
         return configuration(load_in_8bit=True)

@@ -23,7 +23,7 @@ _SCALE = 2.0
 """Pixels per unit: sharp on a slide."""
 _TEST_SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40">{}</svg>'
 
-NO_PLOT_EXTRA = "PNG files need the extra plot (pip install 'macro-routing[plot]'); the SVG files are written"
+NO_PLOT_EXTRA = "PNG files need the extra plot (pip install '.[plot]' in the checkout); the SVG files are written"
 NO_FONTS = "PNG files would have no text, since this machine has no fonts; install some; the SVG files are written"
 
 

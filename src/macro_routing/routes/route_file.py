@@ -5,12 +5,15 @@ Everything that takes a route takes such a file. It holds no code and needs none
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
-from macro_routing.errors import MacroError, NotationError, shorten_value
+from macro_routing.errors import MacroError, NotationError, shorten_value, suggest_name
+from macro_routing.files import digest_file
 from macro_routing.routes.mixture import RouteOrMixture, parse_program_or_mixture
 
+_MANIFEST = "manifest.json"
 FORMAT = "macro-route/1"
 _FORMAT_PREFIX = "macro-route/"
 
@@ -59,6 +62,23 @@ def is_route_file_text(text: str) -> bool:
     return text.lstrip("\ufeff \n").startswith("{") and f'"{_FORMAT_PREFIX}' in text[:2000]
 
 
+def check_unchanged_since_run(path: Path) -> None:
+    """Reject a run's route file that was edited: its scores are those of another route.
+
+    The manifest beside it has the digest that the file had when the run was finished.
+    """
+    manifest = path.parent / _MANIFEST
+    try:
+        digest = json.loads(manifest.read_text(encoding="utf-8"))["files"][path.name]
+    except (OSError, ValueError, KeyError, TypeError):
+        return  # not a finished run's
+    if digest != digest_file(path):
+        raise NotationError(
+            f"{path} was changed after its run was finished, so its scores may belong to another route; restore it, or"
+            " give the changed route as text"
+        )
+
+
 def parse_route_file(text: str) -> RouteFile:
     """Read a route file; another version or a damaged one is rejected with an explanation."""
     try:
@@ -68,6 +88,7 @@ def parse_route_file(text: str) -> RouteFile:
         raise NotationError(f"the route file is damaged: {error}") from None
     if version != FORMAT:
         raise NotationError(f"the route file has the format {shorten_value(version)}; this version reads {FORMAT}")
+    _check_route_file_keys(values)
     _check_route_file_types(values)
     try:
         route = parse_program_or_mixture(values.pop("route"), values.pop("layers"))
@@ -76,6 +97,20 @@ def parse_route_file(text: str) -> RouteFile:
         raise NotationError(f"the route file is damaged: {error}") from None
     except MacroError as error:
         raise NotationError(f"the route file's route cannot be read: {error}") from None
+
+
+def _check_route_file_keys(values: Mapping[str, Any]) -> None:
+    known = ["layers", *(item.name for item in fields(RouteFile))]
+    for name in values:
+        if name not in known:
+            raise NotationError(f"the route file has the unknown key {shorten_value(name)}{suggest_name(name, known)}")
+    for name in ("route", "layers", "model", "weights_id", "numerics_id", "task"):
+        if name not in values:
+            raise NotationError(f"the route file is damaged: {name} is missing")
+    if isinstance(values["layers"], bool) or not isinstance(values["layers"], int):
+        raise NotationError(
+            f"the route file is damaged: layers must be an integer, not {shorten_value(values['layers'])}"
+        )
 
 
 def _check_route_file_types(values: Mapping[str, Any]) -> None:

@@ -338,4 +338,4 @@ def _load_gradient_boosting() -> Any:
     try:
         return importlib.import_module("sklearn.ensemble").GradientBoostingRegressor
     except ImportError:
-        raise SettingsError("the surrogate search needs scikit-learn: pip install 'macro-routing[peers]'") from None
+        raise SettingsError("the surrogate search needs scikit-learn: pip install '.[peers]' in the checkout") from None

@@ -107,7 +107,8 @@ def _load_hub_rows(entry: Benchmark) -> dict[str, Iterable[Row]]:
         from datasets import load_dataset
     except ImportError:
         raise TaskError(
-            f"{entry.name} is loaded from the hub with datasets: pip install 'macro-routing[eval]', or give --data-dir"
+            f"{entry.name} is loaded from the hub with datasets: pip install '.[eval]' in the checkout, or give"
+            " --data-dir"
         ) from None
     try:
         dataset = load_dataset(entry.hub_id, entry.hub_config)

@@ -114,6 +114,6 @@ def _import_math_verify() -> tuple[Any, Any]:
     try:
         from math_verify import parse, verify
     except ImportError:
-        raise SettingsError("grading MATH answers needs math-verify: pip install 'macro-routing[eval]'") from None
+        raise SettingsError("grading MATH answers needs math-verify: pip install '.[eval]' in the checkout") from None
     logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that its time limit is off, which is intended
     return parse, verify

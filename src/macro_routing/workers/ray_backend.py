@@ -122,7 +122,8 @@ def _connect_to_cluster(settings: WorkerSettings) -> Any:
         import ray
     except ImportError:
         raise WorkerError(
-            "backend = ray needs Ray: pip install 'macro-routing[ray]'; without it --backend local uses this machine"
+            "backend = ray needs Ray: pip install '.[ray]' in the checkout; without it --backend local uses this"
+            " machine"
         ) from None
     local: dict[str, Any] = {
         "address": "local",  # otherwise Ray would join a cluster that still runs here
