@@ -162,7 +162,7 @@ def test_a_small_gain_shrinks_and_a_large_one_stays():
         (
             {"objective": "speed"},
             20,
-            "20 examples that the search does not use are too few; a margin of 3 points needs 95",
+            "20 examples that the search does not use are too few to return any route (use more, or a larger margin)",
         ),
         ({"objective": "speed", "margin": 1.0}, 700, "about 5427 if a fifth of them do"),
     ],

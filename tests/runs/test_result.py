@@ -42,7 +42,8 @@ def test_the_verdict_says_what_is_certain_and_what_it_costs(route, counts, decis
 
 
 def test_a_route_that_the_test_set_does_not_confirm_is_told_with_what_the_decision_knew():
-    line = {"route": str(SHORTER), "p_value": 0.045, "n": 35, "holdout_n": 27}
+    line = {"route": str(SHORTER), "p_value": 0.045, "required_gain": 0.0}
+    line |= {"correct": 20, "n": 35, "holdout": 14, "holdout_n": 27}
     selection = FinalSelection(SHORTER, (line,))
     verdict = make_route_result(selection, [], compare(12, 6, 60), "run", DecisionSettings()).verdict
     assert "No evidence of a gain" in verdict

@@ -178,7 +178,10 @@ def test_draws_that_are_given_without_a_budget_are_the_draws(frozen):
     config = make_run_config(task="small", preset="quick", search=given)
     searcher = config.make_searcher(frozen, DecodingSettings("likelihood"), 60, list)
     assert [size.draws for size in searcher.planned_round_sizes[:-1]] == [5, 5, 5]
-    assert describe_schedule(searcher) == "3 rounds of 5 draws on 30 examples, confirmation of 6 routes on 30 examples"
+    assert (
+        describe_schedule(searcher)
+        == "3 rounds of 5 draws on 10 examples each, confirmation of at most 6 routes on 30 examples"
+    )
     more = make_run_config(task="small", preset="quick", search=given, budget=2000)
     assert more.make_searcher(frozen, DecodingSettings("likelihood"), 60, list).max_draws_per_round > 5
 
@@ -610,7 +613,7 @@ def test_a_published_test_size_that_the_data_has_not_is_told(frozen, tmp_path):
     store = tmp_path / "s.sqlite"
     sizes = {"training": 60, "validation": 20}
     prepare_run(CONFIG.with_changes(data=sizes), frozen=frozen, task=task, listener=Told(), store=store)
-    assert "small has 60 test examples here, 520 are published" in told
+    assert any("small has 60 test examples here, 520 are published: accuracies are not" in text for text in told)
     told.clear()
     prepare_run(CONFIG, frozen=frozen, task=task, listener=Told(), store=store)  # which asks for 40 of them
     assert not any("published" in text for text in told)

@@ -111,6 +111,9 @@ def _print_answer_pairs(pairs: list[dict[str, Any]], total: int, *, as_json: boo
     if as_json:
         print_json({"shown": len(pairs), "of": total, "answers": pairs})
         return
+    if not pairs:
+        print("no answer differs" if not total else "nothing to show; raise --limit")
+        return
     rows = []
     for pair in pairs:
         answer = f"\n[right: {pair['answer']}]" if "answer" in pair else ""

@@ -13,6 +13,7 @@ from macro_routing.routes.route import Route
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.progress import RunPlan
 from macro_routing.runs.result import describe_detectable_gain
+from macro_routing.search.decision_settings import SPEED
 
 
 def print_search_plan(run_config: RunConfig, store: Path | None, *, as_json: bool) -> None:
@@ -66,6 +67,7 @@ def print_comparison_plan(
 
 
 def _print_plan_fields(plan: RunPlan, what: tuple[str, str], evaluations: int) -> None:
+    is_for_speed = plan.objective.startswith(SPEED)  # no gain is looked for
     held = f" (of which {plan.holdout} are kept for the decision)" if plan.holdout else ""
     print_fields(
         [
@@ -75,7 +77,7 @@ def _print_plan_fields(plan: RunPlan, what: tuple[str, str], evaluations: int) -
             what,
             ("evaluations", f"at most {evaluations} (route × example); repeats and racing save some"),
             *([("objective", plan.objective), ("decision", plan.decision)] if plan.decision else []),
-            ("can show", describe_detectable_gain(plan.detectable, plan.test)),
+            *([] if is_for_speed else [("can show", describe_detectable_gain(plan.detectable, plan.test))]),
         ]
     )
     sys.stdout.flush()

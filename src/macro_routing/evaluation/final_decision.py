@@ -125,20 +125,29 @@ def describe_decision_power(settings: DecisionSettings, fresh: int) -> str:
     """What a decision on ``fresh`` examples can show, and how many would do where these are too few."""
     if settings.objective == SPEED:
         least, typical = (count_examples_to_pass_margin_test(settings, share) for share in (0.0, TYPICAL_DISCORDANCE))
-        verdict = "are too few" if fresh < least else "decide"
+        verdict = "are too few to return any route (use more, or a larger margin)" if fresh < least else "decide"
         return (
             f"{fresh} examples that the search does not use {verdict}; a margin of {settings.margin:g} points needs"
             f" {least} if no answer changes and about {typical} if a fifth of them do"
         )
     level = settings.max_error_probability / _TYPICAL_FINALISTS
-    gain = smallest_detectable_gain(fresh, TYPICAL_DISCORDANCE, level=2 * level) if fresh else math.inf
+    gain = find_detectable_gain(settings, fresh)
     if not math.isfinite(gain):
         needed = math.ceil(TYPICAL_DISCORDANCE * ((ndtri(1 - level) + ndtri(0.8)) / 0.05) ** 2)
         return (
             f"{fresh} examples that the search does not use are too few to show even a gain of 20 points in four of"
             f" five cases; about {needed} can show one of 5 points"
         )
-    return f"{fresh} examples that the search does not use can show a gain of {100 * gain:.1f} points"
+    return (
+        f"{fresh} examples that the search does not use can show a gain of {100 * gain:.1f} points, in four of five"
+        f" cases, with an error probability of {settings.max_error_probability:g}"
+    )
+
+
+def find_detectable_gain(settings: DecisionSettings, fresh: int) -> float:
+    """The smallest gain of one of a few finalists that ``fresh`` examples show in four of five cases, as a share."""
+    level = settings.max_error_probability / _TYPICAL_FINALISTS
+    return smallest_detectable_gain(fresh, TYPICAL_DISCORDANCE, level=2 * level) if fresh else math.inf
 
 
 def count_examples_to_pass_margin_test(settings: DecisionSettings, discordance: float) -> int:

@@ -21,13 +21,14 @@ from macro_routing.report.tables import ReportTable, Row, TableCell
 from macro_routing.runs.progress import RoundReport
 
 _MAX_CANDIDATES = 100
+_STANDARD = "L0 RJ"
 _ROUND_COLUMNS = (
     *("round", "examples", "different", "best", "median", "stopped", "standard"),
     *("done", "known", "saved", "truncated", "time"),
 )
 _CANDIDATE_COLUMNS = ("route", "accuracy", "validation", "rank", "raw rank", "log-probability", "length", "")
 
-_FINALIST_COLUMNS = ("route", "correct", "expected gain", "must exceed", "p", "layers", "")
+_FINALIST_COLUMNS = ("route", "correct", "measured", "expected gain", "must exceed", "p", "layers", "")
 
 _ROUNDS_NOTE = (
     "Different: routes among the draws; the rest are repeats. Best and median: of the draws scored to the end. "
@@ -41,8 +42,9 @@ _CANDIDATES_NOTE = (
     "be one route. One without ranks was not decoded from the policy: it is the anchor or came from the draws."
 )
 _FINALISTS_NOTE = (
-    "Correct: on the holdout and validation examples together, none of which the search used. The expected gain over "
-    "the standard pass is shrunk towards zero, since most finalists gain nothing; ± is its standard deviation. A "
+    "Correct: on the holdout and validation examples together, none of which the search used; measured is the "
+    "difference to the standard pass there. The expected gain is shrunk towards zero, since most finalists gain "
+    "nothing; ± is its standard deviation. A "
     "finalist with additional layers must gain their price; with the objective speed it may lose the margin. p: "
     "one-sided paired test, corrected for the number of finalists."
 )
@@ -90,7 +92,8 @@ def render_candidates_table(choice: dict[str, Any]) -> Markup:
         if is_tested
         else (_CANDIDATE_COLUMNS, _make_candidate_row, _CANDIDATES_NOTE)
     )
-    rows = [make_row(candidate, choice["chosen"]) for candidate in shown]
+    standard = next((candidate for candidate in candidates if candidate["route"] == _STANDARD), None)
+    rows = [make_row(candidate, choice["chosen"], standard) for candidate in shown]
     chosen = next((index for index, candidate in enumerate(shown) if candidate["route"] == choice["chosen"]), -1)
     notes = [note]
     if len(candidates) > len(shown):
@@ -100,7 +103,7 @@ def render_candidates_table(choice: dict[str, Any]) -> Markup:
     return render_table(ReportTable(columns, rows, columns[1:-1], chosen), notes)
 
 
-def _make_candidate_row(candidate: dict[str, Any], chosen: str) -> Row:
+def _make_candidate_row(candidate: dict[str, Any], chosen: str, _: dict[str, Any] | None) -> Row:
     correct, n, log_probability = candidate["correct"], candidate["n"], candidate["log_probability"]
     return [
         TableCell(candidate["route"], kind="route"),
@@ -116,12 +119,15 @@ def _make_candidate_row(candidate: dict[str, Any], chosen: str) -> Row:
     ]
 
 
-def _make_finalist_row(candidate: dict[str, Any], chosen: str) -> Row:
+def _make_finalist_row(candidate: dict[str, Any], chosen: str, standard: dict[str, Any] | None) -> Row:
     correct, n = candidate["correct"] + candidate["holdout"], candidate["n"] + candidate["holdout_n"]
     gain, required, p_value = candidate["expected_gain"], candidate["required_gain"], candidate["p_value"]
     return [
         TableCell(candidate["route"], kind="route"),
         TableCell(format_percent(correct / n), f"{format_count(correct)} of {format_count(n)}") if n else NO_VALUE,
+        NO_VALUE
+        if gain is None or standard is None or not n
+        else format_points((correct - standard["correct"] - standard["holdout"]) / n),
         NO_VALUE if gain is None else TableCell(format_points(gain), f"± {100 * candidate['expected_deviation']:.1f}"),
         NO_VALUE if required is None else format_points(required),
         NO_VALUE if p_value is None else format_p_value(p_value),

@@ -218,9 +218,8 @@ class RunConfig:
         given = _make_tables_absolute({name: dict(table) for name, table in tables.items() if table})
         config = dataclasses.replace(top_level, given=given)
         built = {name: config.resolve_settings_table(name) for name in cls.TABLES}
-        return _check_objective_fits_method(
-            dataclasses.replace(config, **built, search=config.build_search_settings({}))
-        )
+        config = _check_objective_fits_method(dataclasses.replace(config, **built))
+        return dataclasses.replace(config, search=config.build_search_settings({}))
 
     def with_changes(self, **changes: Any) -> "RunConfig":
         """The configuration with other top-level values or whole tables."""

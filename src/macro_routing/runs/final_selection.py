@@ -48,13 +48,21 @@ class FinalSelection:
         return next(({"correct": line["correct"], "n": line["n"]} for line in lines), {})
 
     @property
-    def decision_evidence(self) -> str:
-        """What the final decision knew of the chosen route; empty where it made none."""
-        lines = (line for line in self.candidates if line["route"] == str(self.route))
-        chosen = next((line for line in lines if line.get("p_value") is not None), None)
-        if chosen is None:
-            return ""
-        return f"p = {chosen['p_value']:.2g} on {chosen['n'] + chosen['holdout_n']} fresh examples"
+    def fresh(self) -> int:
+        """Number of examples of the final decision; 0 where validation alone selects."""
+        return next((line["n"] + line["holdout_n"] for line in self.candidates if "holdout_n" in line), 0)
+
+    @property
+    def decision_evidence(self) -> Mapping[str, Any]:
+        """What the final decision knew of the chosen route; empty where it made none, and for the standard pass."""
+        by_route = {line["route"]: line for line in self.candidates}
+        chosen, standard = by_route.get(str(self.route), {}), by_route.get(str(Route.standard(self.route.layers)), {})
+        if chosen.get("p_value") is None:
+            return {}
+        correct = {name: line["correct"] + line["holdout"] for name, line in (("correct", chosen),)}
+        if standard:
+            correct["standard_correct"] = standard["correct"] + standard["holdout"]
+        return {**correct, "n": self.fresh, "p_value": chosen["p_value"], "required_gain": chosen["required_gain"]}
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -153,8 +161,10 @@ def _explain_finalist_rejection(finalist: FinalistEvidence, settings: DecisionSe
             if settings.objective != SPEED
             else "the chosen route has fewer layers, or as many and a higher gain"
         )
-    wanted = f"{100 * finalist.required_gain:+.1f} points"
-    return f"it is not shown to gain more than {wanted} (p = {finalist.p_value:.2g})"
+    points = f"{100 * abs(finalist.required_gain):.1f} points (p = {finalist.p_value:.2g})"
+    if settings.objective == SPEED:
+        return f"it is not shown to lose less than {points}"
+    return f"it is not shown to gain more than {points}"
 
 
 def _make_evidence_record(

@@ -21,7 +21,7 @@ from macro_routing.runs.folder import ANSWERS, FORMAT, RunFolder
 from macro_routing.runs.methods import SearchPlan
 from macro_routing.runs.progress import Listener, Listeners, RunLog, RunPlan
 from macro_routing.runs.result import RunResult, minimum_detectable_gain
-from macro_routing.search import Searcher
+from macro_routing.search import MacroSearch, Searcher
 from macro_routing.tasks import Splits, Task, make_splits
 from macro_routing.version import __version__
 
@@ -58,13 +58,18 @@ class PreparedRun(ABC):
             len(self.splits.train),
             len(self.splits.validation),
             test,
-            self.searcher.max_evaluations() + validation + 4 * test,
+            self.searcher.max_evaluations() + validation + self.max_tested_routes * test,
             minimum_detectable_gain(test),
             describe_schedule(self.searcher),
             len(self.holdout),
             self.config.decision.describe() if self.decides_by_test else "",
             self.describe_decision_power(),
         )
+
+    @property
+    def max_tested_routes(self) -> int:
+        """Routes that meet the test set: the result and the standard pass; for MACRO two more variants."""
+        return 4 if isinstance(self.searcher, MacroSearch) else 2
 
     @property
     def decides_by_test(self) -> bool:
@@ -184,8 +189,14 @@ def describe_schedule(search: SearchPlan) -> str:
         sizes = list(group)
         examples = len({example for size in sizes for example in size.examples})
         draws = max(size.draws for size in sizes)
-        rounds = purpose or (f"{len(sizes)} rounds" if len(sizes) > 1 else "1 round")
-        parts.append(f"{rounds} of {draws} {'routes' if purpose else 'draws'} on {examples} examples")
+        rounds = f"{len(sizes)} rounds" if len(sizes) > 1 else "1 round"
+        if purpose:
+            parts.append(f"{purpose} of at most {draws} routes on {examples} examples")
+        else:
+            each = max(len(size.examples) for size in sizes)
+            parts.append(
+                f"{rounds} of {draws} draws on {f'{each} examples each' if len(sizes) > 1 else f'{each} examples'}"
+            )
     return ", ".join(parts) or "nothing to search"
 
 

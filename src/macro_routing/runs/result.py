@@ -2,11 +2,12 @@
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from macro_routing.errors import RunError
+from macro_routing.evaluation.final_decision import find_detectable_gain
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.statistics import PairedComparison, smallest_detectable_gain, wilson_interval
 from macro_routing.routes.mixture import Mixture, RouteOrMixture, parse_program_or_mixture
@@ -124,7 +125,8 @@ def make_route_result(
     if route.is_standard:
         reason = f", {selection.refused}" if selection.refused else ""
         found = "faster route that is as accurate" if decision.objective == SPEED else "better route"
-        verdict = f"No {found} was found: the standard pass was chosen{reason} ({_describe_test_power(detectable)})."
+        power = _describe_decision_power(decision, selection.fresh) or _describe_test_power(detectable)
+        verdict = f"No {found} was found: the standard pass was chosen{reason} ({power})."
     elif decision.objective == SPEED:
         verdict = _describe_noninferiority(route, comparison, decision.margin / 100)
     else:
@@ -188,6 +190,15 @@ def describe_detectable_gain(gain: float, n: int) -> str:
     return f"{n} test examples can show a gain of {100 * gain:.1f} points, in four of five cases"
 
 
+def _describe_decision_power(decision: DecisionSettings, fresh: int) -> str:
+    if not fresh or decision.objective == SPEED:
+        return f"decided on {fresh} fresh examples" if fresh else ""
+    gain = find_detectable_gain(decision, fresh)
+    if not math.isfinite(gain):
+        return f"decided on {fresh} fresh examples, which are too few to show much"
+    return f"decided on {fresh} fresh examples, which can show a gain of {100 * gain:.1f} points"
+
+
 def _describe_test_power(detectable: float) -> str:
     if detectable < 1:
         return f"the data could have shown one of {100 * detectable:.1f} points"
@@ -204,7 +215,7 @@ def _describe_route_layer_count(route: RouteOrMixture) -> str:
 
 def _describe_noninferiority(route: RouteOrMixture, comparison: PairedComparison, margin: float) -> str:
     """Whether the test set confirms that a faster route loses less than the margin."""
-    gained, evidence = _format_evidence(comparison)
+    gained, evidence = _format_evidence(comparison, with_p_value=False)  # it is not the p-value of the margin
     faster = f"{100 * (1 - route.length / route.layers):.0f} % fewer layers"
     if comparison.low > -margin:
         return f"As accurate as the standard pass within {100 * margin:g} points, with {faster}: {gained} ({evidence})."
@@ -216,19 +227,24 @@ def _describe_noninferiority(route: RouteOrMixture, comparison: PairedComparison
     )
 
 
-def _format_evidence(comparison: PairedComparison) -> tuple[str, str]:
+def _format_evidence(comparison: PairedComparison, *, with_p_value: bool = True) -> tuple[str, str]:
     """The difference, and its interval, p-value and number of examples."""
     interval = f"95 % interval {100 * comparison.low:+.1f} to {100 * comparison.high:+.1f}"
-    evidence = f"{interval}, p = {comparison.p_value:.2g}, n = {comparison.n}"
+    evidence = f"{interval}{f', p = {comparison.p_value:.2g}' if with_p_value else ''}, n = {comparison.n}"
     return f"{100 * comparison.difference:+.1f} points", evidence
 
 
-def _describe_gain(comparison: PairedComparison, detectable: float, what: str, decision: str = "") -> str:
+def _describe_gain(
+    comparison: PairedComparison, detectable: float, what: str, decision: Mapping[str, Any] | None = None
+) -> str:
     gained, evidence = _format_evidence(comparison)
     if comparison.p_value >= LEVEL:
         changed = 100 * (comparison.fixed + comparison.broken) / comparison.n
         power = f"with {changed:.0f} % of the verdicts changed, {_describe_test_power(detectable)}"
-        passed = f" The {what} passed the decision ({decision}); the test set does not confirm it." if decision else ""
+        passed = ""
+        if decision:
+            evidence_before = f"p = {decision['p_value']:.2g} on {decision['n']} fresh examples"
+            passed = f" The {what} passed the decision ({evidence_before}); the test set does not confirm it."
         return f"No evidence of a gain: {gained} ({evidence}); {power}.{passed}"
     if comparison.difference > 0:
         return f"The {what} is better than the standard pass by {gained} ({evidence})."

@@ -186,13 +186,16 @@ class SearchRun(PreparedRun):
         examples = [self.splits.train[index] for index in self.searcher.searched_examples]
         evaluations = self.evaluator.evaluate(routes, examples)  # the score store holds them
         by_letter = self.evaluator.decoding.by_letter
-        return fit_mixtures(
+        mixtures = fit_mixtures(
             evaluations,
             [example.correct_choice for example in examples],
             [compute_choice_sizes(example, by_letter=by_letter) for example in examples],
             self.searcher.decision,
             self.config.seed,
         )
+        found = f"of up to {len(mixtures) + 1} routes" if mixtures else "none lowers the loss in cross-validation"
+        self.listener.on_message(f"mixtures among the finalists: {found}")
+        return mixtures
 
     def _find_guard_task_objection(self, route: RouteOrMixture) -> str:
         """Why a route must not win because of what it costs on another task; empty when it may."""
@@ -267,6 +270,7 @@ class SearchRun(PreparedRun):
             scores={
                 "test": {**dataclasses.asdict(comparison), "difference": comparison.difference},
                 "validation": choice.validation_score,
+                **({"decision": choice.decision_evidence} if choice.decision_evidence else {}),
                 "verdict": result.verdict,
             },
             found_by={

@@ -152,7 +152,10 @@ def _make_example(task_file: TaskFile, row: Mapping[str, Any], key: str) -> Exam
 
 def _read_column_as_text(row: Mapping[str, Any], column: str) -> str:
     if column not in row:
-        raise TaskError(f"there is no column {column!r}; the columns are {', '.join(map(str, row))}")
+        raise TaskError(
+            f"there is no column {column!r}; the columns are {', '.join(map(str, row))}; name yours with --question,"
+            " --answer and --choices"
+        )
     value = row[column]
     if isinstance(value, dict | list | bool) or value is None or not str(value).strip():
         raise TaskError(f"the column {column!r} holds {shorten_value(value)}, not a string or number")
