@@ -143,6 +143,41 @@ def test_a_damaged_archive_is_named(tmp_path):
         load_task(str(tmp_path / "mine.toml"))
 
 
+def _load_table(folder, name, contents):
+    (folder / name).write_bytes(contents if isinstance(contents, bytes) else contents.encode())
+    return load_task(str(folder / name), question="q", answer="a")
+
+
+def test_tables_with_tabs_are_read(tmp_path):
+    task = _load_table(tmp_path, "mine.tsv", "q\ta\none, two\t3\nthree\t4\n")
+    assert [example.question for example in task.pools["all"]] == ["one, two", "three"]
+
+
+@pytest.mark.parametrize(
+    ("name", "contents", "message"),
+    [
+        ("x.csv", "q;a\n1;2\n", "separated by semicolons, not commas: save it with commas"),
+        ("x.csv", "q\ta\n1\t2\n", "separated by tabs, not commas: name it .tsv"),
+        ("x.tsv", "q,a\n1,2\n", "separated by commas, not tabs: name it .csv"),
+        ("x.csv", "q,a\ncafé,2\n".encode("latin-1"), r"not UTF-8 \(line 2 has the byte 0xe9\); save it as UTF-8"),
+        ("x.csv", "q,a\ncafé,2\n".encode("utf-16"), r"not UTF-8 \(it is UTF-16\); save it as UTF-8"),
+    ],
+)
+def test_tables_of_other_programs_are_explained(tmp_path, name, contents, message):
+    with pytest.raises(MacroError, match=message):
+        _load_table(tmp_path, name, contents)
+
+
+def test_rows_that_repeat_another_are_no_further_evidence(tmp_path):
+    task = _load_table(tmp_path, "x.csv", "q,a\nHow many?,2\nhow many,2\nHow many?,3\nWhy?,1\n")
+    assert [(example.question, example.answer) for example in task.pools["all"]] == [
+        ("How many?", "2"),
+        ("How many?", "3"),
+        ("Why?", "1"),
+    ]
+    assert task.repeated_rows == 1
+
+
 def test_bad_csv_rows(tmp_path):
     (tmp_path / "data.csv").write_text("q,a\n1,2\n3\n")
     (tmp_path / "mine.toml").write_text(BASIC.replace("jsonl", "csv"))

@@ -12,7 +12,8 @@ from macro_routing.tasks.synthetic import SYNTHETIC_TASKS
 def tasks(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
     """List the tasks with their kind, test size, licence and source.
 
-    A task of your own is a .jsonl or .csv file, or a .toml file that describes one: `macro evaluate --task mine.csv …`.
+    A task of your own is a .jsonl, .csv or .tsv file, or a .toml file that describes one:
+    `macro evaluate --task mine.csv …`.
 
     Example: `macro tasks`
     """

@@ -158,7 +158,7 @@ class GuardTaskSettings:
 class RunConfig:
     """A run as it was asked for, the preset's values filled in; made by ``from_toml_tables`` or ``make_run_config``."""
 
-    task: str = option("", "A task's name (see `macro tasks`), a .toml, or a .jsonl or .csv file.", DATA)
+    task: str = option("", "A task's name (see `macro tasks`), a .toml, or a .jsonl, .csv or .tsv file.", DATA)
     model: str = option(DEFAULT_MODEL, "A built-in name, a folder, a .gguf file or a hub id.", MODEL)
     preset: str = option("default", "Settings by name.", SEARCH, choices=tuple(PRESETS))
     method: str = option("", f"Search method: {', '.join(METHODS)}.", SEARCH, shown_default=_PRESET_DECIDES)
@@ -311,7 +311,7 @@ def make_run_config(task: str, model: str = DEFAULT_MODEL, preset: str = "defaul
 def _check_top_level(config: RunConfig) -> RunConfig:
     """Reject top-level values that are not allowed; the configuration with its method and absolute paths."""
     if not isinstance(config.task, str) or not config.task:
-        raise SettingsError("a run needs a task: a name (see `macro tasks`), a .toml, .jsonl or .csv file")
+        raise SettingsError("a run needs a task: a name (see `macro tasks`), a .toml, .jsonl, .csv or .tsv file")
     for name in ("model", "init_from"):
         value = getattr(config, name)
         if value is not None and (not isinstance(value, str) or not value):

@@ -173,8 +173,10 @@ def prepare_run(  # noqa: PLR0913
     frozen = frozen or load_configured_model(config, executor, listener)
     sizes = config.resolve_data_sizes(frozen)
     splits = split_examples(config, task, sizes)
+    if task.repeated_rows:
+        listener.on_message(f"rows that repeat another row: {task.repeated_rows}; they are left out")
     if Path(config.task).suffix and (repeated := count_repeated_questions(task)):  # a file of the user's own
-        repeats = f"rows that ask what another row asks: {repeated}"
+        repeats = f"rows that ask what another row asks, with another answer or other choices: {repeated}"
         listener.on_message(f"{repeats}; no two splits share a question, so some are left out")
     for name in ("training", "validation", "test"):
         available = len(splits.get_split("train" if name == "training" else name))

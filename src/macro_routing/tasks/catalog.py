@@ -7,20 +7,12 @@ from pathlib import Path
 
 from macro_routing.errors import TaskError, suggest_name
 from macro_routing.tasks.benchmarks import BENCHMARKS, Benchmark
+from macro_routing.tasks.data_files import DATA_FILE_SUFFIXES, Row, read_rows, rows_to_examples
 from macro_routing.tasks.grading import GRADERS
 from macro_routing.tasks.prompts import DEFAULT_TEXTS, PromptTemplates
 from macro_routing.tasks.synthetic import SYNTHETIC_TASKS, generate_pools
 from macro_routing.tasks.task import CHOICE, NUMBER, Task
-from macro_routing.tasks.task_files import (
-    DATA_FILE_SUFFIXES,
-    DEFAULT_GRADER,
-    Row,
-    TaskFile,
-    build_task_from_file,
-    read_rows,
-    read_task_file,
-    rows_to_examples,
-)
+from macro_routing.tasks.task_files import DEFAULT_GRADER, TaskFile, build_task_from_file, read_task_file
 
 
 def list_task_names() -> list[str]:

@@ -51,6 +51,8 @@ class Task:
     """Examples by the name of their original split."""
     keeps_validation: bool = False
     """Whether validation examples come from the pool of that name only."""
+    repeated_rows: int = 0
+    """Rows of the user's files that were left out because they repeat another row."""
 
 
 def fingerprint_examples(examples: Iterable[Example]) -> str:

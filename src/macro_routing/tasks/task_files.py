@@ -1,19 +1,15 @@
-"""Task files and data files: the user's own task with its columns, grader and prompts; rows of JSON lines and CSV.
+"""Task files: the user's own task with its columns, grader and prompts.
 
 Errors name file, line and reason.
 """
 
-import csv
 import dataclasses
-import gzip
 import hashlib
 import importlib.util
-import io
 import json
 import sys
 import tomllib
-import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,15 +17,13 @@ from typing import Any
 
 from macro_routing.errors import TaskError, shorten_value
 from macro_routing.settings import build_settings, check_choice, check_integer
+from macro_routing.tasks.data_files import read_rows, rows_to_examples
 from macro_routing.tasks.grading import GRADERS, GradedAnswer, Grader
 from macro_routing.tasks.prompts import DEFAULT_TEXTS, PromptTemplates
 from macro_routing.tasks.task import CHOICE, LETTERS, MATH, NUMBER, TEXT, Example, Task
 
 TASK_KINDS = (NUMBER, CHOICE, MATH, TEXT)
 DEFAULT_GRADER = {NUMBER: "number", CHOICE: "letter", MATH: "math", TEXT: "text"}
-Row = tuple[str, dict[str, Any]]
-"""File and line of a row, for messages; and its columns."""
-DATA_FILE_SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz")
 _MIN_ROWS_TO_SHUFFLE = 10
 """From this number of rows on, choices are shuffled if the correct letter is always the same."""
 
@@ -102,7 +96,8 @@ def build_task_from_file(task_file: TaskFile, folder: Path, default_name: str) -
         "test": task_file.test,
         "all": task_file.file,
     }
-    pools = {name: _read_examples(folder / file, task_file) for name, file in files.items() if file}
+    rows = {name: _read_examples(folder / file, task_file) for name, file in files.items() if file}
+    pools = {name: leave_out_repeated_rows(examples) for name, examples in rows.items()}
     texts = build_settings(PromptTemplates, {**DEFAULT_TEXTS[task_file.kind], **(task_file.prompts or {})}, "[prompts]")
     return Task(
         task_file.name or default_name,
@@ -112,6 +107,7 @@ def build_task_from_file(task_file: TaskFile, folder: Path, default_name: str) -
         task_file.test_size,
         pools,
         keeps_validation=bool(task_file.train and task_file.validation),
+        repeated_rows=sum(map(len, rows.values())) - sum(map(len, pools.values())),
     )
 
 
@@ -126,6 +122,14 @@ def _read_examples(path: Path, task_file: TaskFile) -> tuple[Example, ...]:
     ):
         examples = tuple(map(_shuffle_choices, examples))
     return examples
+
+
+def leave_out_repeated_rows(examples: Sequence[Example]) -> tuple[Example, ...]:
+    """The first of all rows with the same question and answer: the others are no further evidence."""
+    distinct = {
+        (example.normalized_question, example.answer, example.choices): example for example in reversed(examples)
+    }
+    return tuple(distinct.values())[::-1]
 
 
 def _shuffle_choices(example: Example) -> Example:
@@ -247,61 +251,3 @@ def _grade_with_user_function(
     if not isinstance(is_correct, bool):
         raise TaskError(f"the grader {name} returned {shorten_value(is_correct)}; it must return True or False")
     return GradedAnswer(text.strip(), is_correct)
-
-
-# --- rows of data files -------------------------------------------------------------------------------------------
-
-
-def read_rows(path: Path) -> Iterator[Row]:
-    """Read the rows of a file, whose suffix gives the format."""
-    name = path.name.removesuffix(".gz")
-    if not name.endswith((".jsonl", ".csv")):
-        raise TaskError(f"{path}: data files are {', '.join(DATA_FILE_SUFFIXES)}")
-    try:
-        raw = path.read_bytes()
-        text = (gzip.decompress(raw) if path.name.endswith(".gz") else raw).decode("utf-8-sig")
-    except FileNotFoundError:
-        raise TaskError(f"there is no file {path}") from None
-    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
-        raise TaskError(f"{path} cannot be read: {error}") from None
-    yield from _read_csv_rows(path, text) if name.endswith(".csv") else _read_json_rows(path, text)
-
-
-def _read_json_rows(path: Path, text: str) -> Iterator[Row]:
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        try:
-            value = json.loads(line)
-            json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair is not valid text
-        except (ValueError, RecursionError) as error:
-            raise TaskError(f"{where}: not JSON: {error}") from None
-        if not isinstance(value, dict):
-            raise TaskError(f"{where}: a row must be a JSON object, not {type(value).__name__}")
-        yield where, value
-
-
-def _read_csv_rows(path: Path, text: str) -> Iterator[Row]:
-    reader = csv.DictReader(io.StringIO(text, newline=""), strict=True)
-    try:
-        for row in reader:
-            where = f"{path}, line {reader.line_num}"
-            if None in row or None in row.values():
-                raise TaskError(f"{where}: the row has {'more' if None in row else 'fewer'} fields than the header")
-            yield where, dict(row)
-    except csv.Error as error:
-        raise TaskError(f"{path}, line {reader.line_num}: {error}") from None
-
-
-def rows_to_examples(
-    rows: Iterable[Row], make_example: Callable[[Mapping[str, Any], str], Example], source: str, first_number: int
-) -> tuple[Example, ...]:
-    """Make an example of every row and its id, ``source/number``; errors name the file and the line."""
-    examples = []
-    for number, (where, row) in enumerate(rows, first_number):
-        try:
-            examples.append(make_example(row, f"{source}/{number}"))
-        except TaskError as error:
-            raise TaskError(f"{where}: {error}") from None
-    return tuple(examples)
