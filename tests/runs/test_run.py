@@ -18,7 +18,16 @@ from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.outcomes import ExampleOutcome, RouteEvaluation
 from macro_routing.models import freeze_model
 from macro_routing.routes import Route, parse_route
-from macro_routing.runs import Listener, RunConfig, RunFolder, RunResult, make_run_config, resume_run, run_search
+from macro_routing.runs import (
+    Listener,
+    RunConfig,
+    RunFolder,
+    RunResult,
+    make_run_config,
+    prepare,
+    resume_run,
+    run_search,
+)
 from macro_routing.runs import folder as files
 from macro_routing.runs.final_selection import FinalSelection, select_by_decision, select_route
 from macro_routing.runs.prepare import prepare_run
@@ -366,6 +375,22 @@ def test_what_cannot_work_is_rejected_before_a_folder_is_made(frozen, tmp_path):
         with pytest.raises(MacroError):
             _run(frozen, tmp_path / "run", CONFIG.with_changes(**change))
         assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"init_from": "runs/frist"}, "neither a run's folder, nor a route file, nor a route such as"),
+        ({"init_from": str(Path(__file__).parent)}, "neither a run's folder"),
+        ({"guard": {"tasks": ["scq"]}}, "did you mean 'sciq'"),
+        ({"task": "nothing.csv"}, "there is no file nothing.csv"),
+        ({"decoding": {"mode": "likelihood"}, "task": "counting"}, "mode = likelihood cannot be used"),
+    ],
+)
+def test_mistakes_are_told_before_a_model_is_loaded(monkeypatch, changes, says):
+    monkeypatch.setattr(prepare, "load_model", lambda *_: pytest.fail("a model was loaded"))
+    with pytest.raises(MacroError, match=says):
+        prepare_run(make_run_config(**{"task": "category", **changes}))
 
 
 def test_names_stay_names_and_files_become_absolute(tmp_path, monkeypatch):

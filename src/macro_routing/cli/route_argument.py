@@ -1,7 +1,6 @@
 """Routes given as arguments: in any notation, as a file, as a run's folder, or through standard input."""
 
 import json
-import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -12,7 +11,7 @@ from macro_routing.models.frozen import FrozenModel, ModelMetadata
 from macro_routing.models.route_file_compatibility import check_route_file_fits_model, describe_weak_evidence
 from macro_routing.routes import Route
 from macro_routing.routes.mixture import RouteOrMixture, require_single_route
-from macro_routing.routes.notation import parse_route_or_mixture
+from macro_routing.routes.notation import looks_like_route, parse_route_or_mixture
 from macro_routing.routes.route_file import (
     RouteFile,
     check_unchanged_since_run,
@@ -20,9 +19,6 @@ from macro_routing.routes.route_file import (
     parse_route_file,
 )
 from macro_routing.runs.folder import RESULT, ROUTE
-
-_ROUTE_PART = re.compile(r"\bL[0-9]|^\s*[-+.0-9(\[{]|\bRJ\b|\b(?:slices|merge_method)\s*:", re.IGNORECASE)
-"""A layer, the beginning of another notation, or the end of a program."""
 
 
 def read_route_text(argument: str) -> str:
@@ -48,7 +44,7 @@ def read_route_text(argument: str) -> str:
         raise NotationError(f"there is no file {argument}")
     if path.exists():
         raise NotationError(f"{argument} is not a regular file; put the route into one")
-    if not _ROUTE_PART.search(argument):
+    if not looks_like_route(argument):
         raise NotationError(
             f"there is no run's folder and no file {argument}, and a route is written like 'L0-L7 L3-L9 RJ'"
         )

@@ -21,7 +21,14 @@ from macro_routing.routes.route_file import is_route_file_text, parse_route_file
 NOTATIONS = ("text", "json", "ranges", "mergekit")
 _RYS_PAIR = re.compile(r"\s*\(?\s*([0-9]{1,6})\s*,\s*([0-9]{1,6})\s*\)?\s*")
 _MIXTURE = re.compile(r"\[\s*(?:L[0-9]|RJ\b)", re.IGNORECASE)
+_ROUTE_PART = re.compile(r"\bL[0-9]|^\s*[-+.0-9(\[{]|\bRJ\b|\b(?:slices|merge_method)\s*:", re.IGNORECASE)
+"""A layer, the beginning of another notation, or the end of a program."""
 _RANGE = re.compile(r"\s*([0-9]{1,6})(?:\s*\.\.\s*([0-9]{1,6}))?\s*")
+
+
+def looks_like_route(text: str) -> bool:
+    """Whether a text may be a route or a mixture in some notation, not a mistyped name."""
+    return _ROUTE_PART.search(text) is not None
 
 
 def parse_route(text: str, layers: int | None) -> Route:

@@ -25,7 +25,7 @@ from macro_routing.runs.progress import Listener, RunLog
 from macro_routing.runs.result import RunResult, read_result
 from macro_routing.runs.search_run import SearchRun
 from macro_routing.runs.trusted_code import check_graders_trusted, check_remote_code_trusted
-from macro_routing.runs.warm_start import make_initial_search_state
+from macro_routing.runs.warm_start import check_init_from_exists, make_initial_search_state
 from macro_routing.search.searcher import Searcher
 from macro_routing.tasks.splits import Splits, count_repeated_questions, make_splits
 from macro_routing.tasks.task import Example, Task
@@ -170,24 +170,17 @@ def prepare_run(  # noqa: PLR0913
     """Everything loaded and checked, nothing searched and nothing written yet."""
     listener = listener or Listener()
     task = task or load_configured_task(config)
-    frozen = frozen or load_configured_model(config, executor, listener)
+    guards = {source.name: source.load_task() for source in _make_guard_task_sources(config)}
+    for named in (task, *guards.values()):
+        config.resolve_decoding(named)
+    if frozen is None:  # what is wrong without a model is said before one is loaded
+        split_examples(config, task, config.data)
+        check_init_from_exists(config.init_from)
+        listener.on_message(f"loading {config.model}")
+        frozen = load_configured_model(config, executor, listener)
     sizes = config.resolve_data_sizes(frozen)
     splits = split_examples(config, task, sizes)
-    if task.repeated_rows:
-        listener.on_message(f"rows that repeat another row: {task.repeated_rows}; they are left out")
-    if Path(config.task).suffix and (repeated := count_repeated_questions(task)):  # a file of the user's own
-        repeats = f"rows that ask what another row asks, with another answer or other choices: {repeated}"
-        listener.on_message(f"{repeats}; no two splits share a question, so some are left out")
-    for name in ("training", "validation", "test"):
-        available = len(splits.get_split("train" if name == "training" else name))
-        if (requested := config.given.get("data", {}).get(name, 0)) > available:
-            listener.on_message(f"{requested} {name} examples were requested, the data has {available}")
-    if task.test_size and len(splits.test) < min(task.test_size, sizes.test or task.test_size):
-        listener.on_message(
-            f"{task.name} has {len(splits.test)} test examples here, {task.test_size} are published: accuracies are not"
-            " comparable with published ones"
-        )
-    guards = {source.name: source.load_task() for source in _make_guard_task_sources(config)}
+    _report_splits(config, task, splits, sizes, listener)
     evaluator = Evaluator(
         frozen,
         task,
@@ -205,13 +198,29 @@ def prepare_run(  # noqa: PLR0913
         lambda: measure_layer_influence(evaluator, splits.train),
         len(splits.test),
     )
-    for guard in guards.values():
-        config.resolve_decoding(guard)
     if isinstance(searcher, PerExampleSearch):
         return _prepare_per_example_run(config, evaluator, splits, searcher, listener)
     assert isinstance(searcher, Searcher)
     first_state = make_initial_search_state(searcher, config.init_from, frozen, listener.on_message)
     return SearchRun(config, evaluator, splits, searcher, listener, guards, first_state=first_state)
+
+
+def _report_splits(config: RunConfig, task: Task, splits: Splits, sizes: DataSettings, listener: Listener) -> None:
+    """Tell what the data has not, or has twice."""
+    if task.repeated_rows:
+        listener.on_message(f"rows that repeat another row: {task.repeated_rows}; they are left out")
+    if Path(config.task).suffix and (repeated := count_repeated_questions(task)):  # a file of the user's own
+        repeats = f"rows that ask what another row asks, with another answer or other choices: {repeated}"
+        listener.on_message(f"{repeats}; no two splits share a question, so some are left out")
+    for name in ("training", "validation", "test"):
+        available = len(splits.get_split("train" if name == "training" else name))
+        if (requested := config.given.get("data", {}).get(name, 0)) > available:
+            listener.on_message(f"{requested} {name} examples were requested, the data has {available}")
+    if task.test_size and len(splits.test) < min(task.test_size, sizes.test or task.test_size):
+        listener.on_message(
+            f"{task.name} has {len(splits.test)} test examples here, {task.test_size} are published: accuracies are not"
+            " comparable with published ones"
+        )
 
 
 def load_configured_task(config: RunConfig) -> Task:

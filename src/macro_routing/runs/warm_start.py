@@ -8,6 +8,7 @@ from macro_routing.models.catalog import MessageCallback
 from macro_routing.models.route_file_compatibility import IdentifiedModel, check_route_file_fits_model
 from macro_routing.routes import Route, parse_route
 from macro_routing.routes.mixture import require_single_route
+from macro_routing.routes.notation import looks_like_route
 from macro_routing.routes.route_file import is_route_file_text, parse_route_file
 from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.search import MarkovPolicy, Searcher, SearchState
@@ -15,6 +16,23 @@ from macro_routing.search.policy_search import PolicySearcherBase, PolicySearchS
 
 _TRUST = 0.5
 """How much of the first policy is earlier knowledge; the rest is the prior, so that a search goes on exploring."""
+
+
+def check_init_from_exists(init_from: str | None) -> None:
+    """Reject what is neither a run's folder, a file nor the text of a route; needs no model."""
+    if init_from is None:
+        return
+    try:
+        if (Path(init_from) / RUN).is_file() or Path(init_from).is_file():
+            return
+        is_folder = Path(init_from).is_dir()
+    except (OSError, ValueError):  # impossible as a file's name
+        return
+    if is_folder or not looks_like_route(init_from):
+        raise RunError(
+            f"init_from = {init_from[:200]!r} is neither a run's folder, nor a route file, nor a route such as"
+            " 'L0-L7 L3-L9 RJ'"
+        )
 
 
 def make_initial_search_state(
