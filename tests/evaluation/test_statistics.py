@@ -112,6 +112,13 @@ def test_compare_counts_and_covers():
     assert compare_paired(baseline, routed) == found
 
 
+def test_no_difference_among_a_few_examples_is_no_certainty():
+    same = compare_paired([1] * 12, [1] * 12)
+    assert same.high == -same.low == pytest.approx(1 - 0.025 ** (1 / 12))
+    assert compare_paired([1] * 12, [1] * 12, is_same_route=True).high == 0.0
+    assert compare_paired([1, 0] * 1000, [1, 0] * 1000).high < 0.002
+
+
 def test_bootstrap_interval_covers_as_often_as_it_says():
     rng = np.random.default_rng(5)
     hits = 0

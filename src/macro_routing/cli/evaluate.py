@@ -102,7 +102,8 @@ def evaluate(
         raise WorkerError(
             f"the route {routed.route} cannot be run: it {reason}; the same with --workers 0 shows what happens to it"
         )
-    comparison = compare_paired(standard.correct, routed.correct, seed=seed)
+    is_same_route = standard.route == routed.route
+    comparison = compare_paired(standard.correct, routed.correct, seed=seed, is_same_route=is_same_route)
     if as_json:
         facts = {"task": task.name, "split": split, "seed": seed, "scope": evaluator.scope}
         arms = {"standard": _evaluation_to_json(standard), "route": _evaluation_to_json(routed)}

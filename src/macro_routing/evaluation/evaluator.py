@@ -273,7 +273,8 @@ def compare_route_with_standard(
     for evaluation in (routed, baseline):
         if evaluation.failure:
             raise RouteError(f"the route {evaluation.route} cannot be run: it {evaluation.failure}")
-    comparison = compare_paired(baseline.correct, routed.correct, seed=seed)
+    is_same_route = baseline.route == routed.route
+    comparison = compare_paired(baseline.correct, routed.correct, seed=seed, is_same_route=is_same_route)
     return EvaluationSummary(
         routed.route,
         comparison.n,

@@ -45,13 +45,21 @@ class PairedComparison:
 
 
 def compare_paired(
-    baseline: ArrayLike, routed: ArrayLike, *, seed: int = 0, resamples: int = 10_000
+    baseline: ArrayLike, routed: ArrayLike, *, seed: int = 0, resamples: int = 10_000, is_same_route: bool = False
 ) -> PairedComparison:
-    """Compare two routes by their outcomes on the same examples, in the same order."""
+    """Compare two routes by their outcomes on the same examples, in the same order.
+
+    Where no outcome differs, resampling shows no difference either; other examples may. Then the interval is that of
+    examples on which the two differ, none of ``n``; ``is_same_route``: they cannot differ.
+    """
     first, second = _check_paired_outcomes(baseline, routed)
     fixed = int((second > first).sum())
     broken = int((second < first).sum())
-    low, high = paired_bootstrap_interval(first, second, seed=seed, resamples=resamples)
+    if fixed or broken or is_same_route:
+        low, high = paired_bootstrap_interval(first, second, seed=seed, resamples=resamples)
+    else:
+        high = 1 - ((1 - _LEVEL) / 2) ** (1 / len(first))
+        low = -high
     return PairedComparison(
         len(first), float(first.mean()), float(second.mean()), fixed, broken, low, high, mcnemar_p_value(fixed, broken)
     )

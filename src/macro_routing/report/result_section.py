@@ -60,8 +60,11 @@ def render_result(result: RunResult, answers: Mapping[str, Any] | None, *, gener
 def _compare_with_standard(answers: Mapping[str, Any], result: RunResult, seed: int) -> dict[str, PairedComparison]:
     """Every route that met the test set, example by example against the standard pass."""
     correct = {route: [outcome["correct"] for outcome in outcomes] for route, outcomes in answers["routes"].items()}
-    standard = correct[str(Route.standard(result.layers))]
-    return {route: compare_paired(standard, values, seed=seed) for route, values in correct.items()}
+    standard = str(Route.standard(result.layers))
+    return {
+        route: compare_paired(correct[standard], values, seed=seed, is_same_route=route == standard)
+        for route, values in correct.items()
+    }
 
 
 def _make_tested_routes_table(

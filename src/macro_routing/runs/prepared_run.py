@@ -165,7 +165,8 @@ class PreparedRun(ABC):
         standard_correct, routed_correct = (
             [outcome.correct for outcome in outcomes] for outcomes in (standard, routed)
         )
-        return compare_paired(standard_correct, routed_correct, seed=self.config.seed)
+        is_same_route = routed is standard
+        return compare_paired(standard_correct, routed_correct, seed=self.config.seed, is_same_route=is_same_route)
 
     @cached_property
     def prompt_tokens(self) -> float:

@@ -31,9 +31,10 @@ def compute_paired_score_difference(baseline: Mapping[str, Any], compared: Mappi
 
     It is part of a table's row. A route cannot differ from itself: then there is no p-value.
     """
-    paired = compare_paired(baseline["correct"], compared["correct"])
+    is_same_route = baseline["route"] == compared["route"]
+    paired = compare_paired(baseline["correct"], compared["correct"], is_same_route=is_same_route)
     values = {name: getattr(paired, name) for name in ("difference", "low", "high", "fixed", "broken", "n")}
-    return {**values, "p": None if baseline["route"] == compared["route"] else paired.p_value}
+    return {**values, "p": None if is_same_route else paired.p_value}
 
 
 def estimate_difference_over_seeds(tasks: Sequence[SeedPairs]) -> TaskMeanDifference:
