@@ -57,6 +57,8 @@ def main() -> None:
     header = json.loads((arguments.run / "run.json").read_text(encoding="utf-8"))
     result = json.loads((arguments.run / "result.json").read_text(encoding="utf-8"))
     given = header["config"]["given"]
+    reports = [json.loads(path.read_text(encoding="utf-8")) for path in (arguments.run / "rounds").glob("*.json")]
+    seconds = sum(report["seconds"] for report in reports)
     write_record(
         arguments.write,
         command="macro demo",
@@ -64,6 +66,7 @@ def main() -> None:
         seed=given["seed"],
         columns=COLUMNS,
         results=make_rows(result),
+        summary={"search_minutes": seconds / 60},
     )
     arguments.pictures.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:

@@ -26,6 +26,7 @@ from macro_routing.cli.stopping import stop_with_resume_hint
 from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.runs import RunConfig, RunResult
 from macro_routing.runs.options import collect_run_options
+from macro_routing.runs.result import ROUTE
 from macro_routing.runs.trusted_code import list_trust_flags
 from macro_routing.workers.worker_settings import WorkerSettings
 
@@ -121,3 +122,10 @@ def print_run_result(result: RunResult, page: Path, *, as_json: bool) -> None:
     paths = [(name, Path(result.folder) / file) for name, file in files]
     # Where no example had a label there are no routers.
     print_fields([("report", str(page)), *((name, str(path)) for name, path in paths if path.exists())])
+    if result.kind == ROUTE and not result.best_route.is_standard and result.recommended:
+        print_fields(
+            [
+                ("use it", f"macro serve {result.folder}"),
+                ("or", f"macro export {result.folder} --format routed --out …"),
+            ]
+        )
