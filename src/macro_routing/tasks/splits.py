@@ -54,8 +54,8 @@ def make_splits(task: Task, *, seed: int, training: int = 1000, validation: int 
     train_size = training if share == 1 else min(round(training * share), size - 1)
     validation_size = validation if share == 1 else max(1, size - train_size)
     train, rest = _take_whole_example_groups(order, train_size)
-    chosen, _ = _take_whole_example_groups(rest, validation_size)
-    return Splits(_flatten_groups(train), _flatten_groups(chosen), tuple(test))
+    # What is left of the last group is in no split.
+    return Splits(_flatten_groups(train), _flatten_groups(rest)[:validation_size], tuple(test))
 
 
 def count_repeated_questions(task: Task) -> int:
