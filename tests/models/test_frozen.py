@@ -9,6 +9,7 @@ from macro_routing.models.chat import ThinkBlock, read_chat_format, render_chat_
 from macro_routing.models.doctor import run_checks
 from macro_routing.routes import parse_route
 from tests.models.tiny import tiny_model, tokens
+from tests.runs.small import small_folder
 
 
 @pytest.fixture
@@ -297,3 +298,15 @@ def test_many_texts_are_read_as_one_by_one(smollm2, special):
     assert smollm2.tokenize_texts(texts, add_special_tokens=special) == [
         smollm2.tokenizer(text, add_special_tokens=special)["input_ids"] for text in texts
     ]
+
+
+def test_loading_a_model_prints_nothing(tmp_path, capfd):
+    from transformers.utils import logging
+
+    folder = str(small_folder(tmp_path / "model"))
+    logging.enable_progress_bar()
+    capfd.readouterr()
+    load_model(folder)
+    said = capfd.readouterr()
+    assert (said.out, said.err) == ("", "")
+    assert logging.is_progress_bar_enabled()

@@ -3,9 +3,10 @@
 Torch is imported inside functions, so that checking settings does not wait for it.
 """
 
+import contextlib
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -109,9 +110,25 @@ def load_model(
     folder = fetch_model_folder(name, revision=options.revision, report=report)
     config = read_model_config(folder, name, options)
     check_model_can_be_routed(config, allow_untested=options.allow_untested)
-    model = _load_weights(folder, name, config, options)
+    with _without_progress_bars():
+        model = _load_weights(folder, name, config, options)
     tokenizer = load_tokenizer(folder, name, options)
     return _make_frozen_model(name, model, tokenizer, digest_model_files(folder), options.quantization)
+
+
+@contextlib.contextmanager
+def _without_progress_bars() -> Iterator[None]:
+    """A library prints nothing that was not asked for; ``report`` tells what takes long."""
+    from transformers.utils import logging
+
+    bars: Any = logging
+    was_enabled = bars.is_progress_bar_enabled()
+    bars.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            bars.enable_progress_bar()
 
 
 def freeze_model(
