@@ -191,7 +191,7 @@ def test_quantising_without_bitsandbytes_says_what_to_install(folder, monkeypatc
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *a: None if name == "bitsandbytes" else find(name, *a)
     )
-    with pytest.raises(ModelError, match=r"pip install 'macro-routing\[quant\]'"):
+    with pytest.raises(ModelError, match=r"pip install '\.\[quant\]'"):
         load_model(str(folder), LoadOptions(quantization="4bit"))
 
 

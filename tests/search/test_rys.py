@@ -336,6 +336,6 @@ def test_random_counts_repeat_a_few_layers_or_one_block():
 
 def test_a_missing_scikit_learn_is_named_before_anything_is_spent(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
-    with pytest.raises(SettingsError, match=r"scikit-learn: pip install 'macro-routing\[peers\]'"):
+    with pytest.raises(SettingsError, match=r"scikit-learn: pip install '\.\[peers\]'"):
         RYSSurrogateSearch(6, 50, 10_000, SMALL_SURROGATE).make_initial_state()
     assert RYSSurrogateSearch(6, 50, 10_000, RYSSurrogateSettings(rounds=1)).make_initial_state().rounds == 0

@@ -148,7 +148,7 @@ def test_what_this_machine_does_not_have_is_rejected_with_a_way_out():
 def test_without_ray_it_is_said_what_to_install(monkeypatch):
     """An environment without Ray is played: this one has it."""
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(WorkerError, match=r"pip install 'macro-routing\[ray\]'; without it --backend local"):
+    with pytest.raises(WorkerError, match=r"pip install '\.\[ray\]' in the checkout; without it --backend local"):
         RayWorkerBackend("{}", WorkerSettings("ray", 2))
 
 
