@@ -52,7 +52,7 @@ def test_a_file_of_ones_own(tmp_path):
     assert [(one["method"], one["seed"], one["finished"]) for one in planned["runs"]] == [("early-exit", 1, False)]
     assert not (tmp_path / "all").exists()
     done = run(*command, "--json")
-    assert "rows that ask what another row asks: 1;" in done.stderr
+    assert "with another answer or other choices: 1;" in done.stderr
     assert "run 1 of 1: early-exit, seed 1" in done.stderr
     found = json.loads(done.stdout)
     rows = [(row["name"], row["method"]) for row in found["rows"]]

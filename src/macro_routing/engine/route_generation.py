@@ -56,9 +56,8 @@ def generate_for_routes(
         texts.update(_generate_for_single_routes(model, single, prompts, request, fused).items())
     for route in routes:
         if isinstance(route, Mixture):
-            texts[route] = generate_reasoning_then_answer(
-                apply_route(model, route, allow_untested=True), prompts, request.stages
-            )
+            mixed = apply_route(model, route, allow_untested=True)
+            texts[route] = generate_reasoning_then_answer(mixed, prompts, request.stages, request.max_cached_tokens)
     return texts
 
 
