@@ -109,11 +109,21 @@ def test_a_link_is_never_written_through(begun, part):
 
 
 _NO_NUMBER = [{"route": "L0 RJ", "correct": "x", "n": 1}]
+_NO_SCORE = [{"route": "L0 RJ", "correct": None, "n": 1}]
+_DECIDED = {"route": "L0 RJ", "correct": 1, "n": 1, "holdout_n": 1, "p_value": None, "required_gain": None}
+_NO_HOLDOUT = [{**_DECIDED, "holdout": "x"}]
+_NO_P_VALUE = [{**_DECIDED, "holdout": 1, "p_value": "x"}]
 
 
 @pytest.mark.parametrize(
     ("method", "damage"),
-    [("guided", [0]), ("guided", _NO_NUMBER), ("macro", [{}]), ("random", {"a": 1}), ("rys", None), ("shortgpt", "x")],
+    [
+        *(("guided", damage) for damage in ([0], _NO_NUMBER, _NO_SCORE, _NO_HOLDOUT, _NO_P_VALUE)),
+        ("macro", [{}]),
+        ("random", {"a": 1}),
+        ("rys", None),
+        ("shortgpt", "x"),
+    ],
 )
 def test_damaged_candidates_of_an_unfinished_run_are_explained(tmp_path, method, damage):
     folder, frozen = tmp_path / "run", small_frozen()

@@ -121,11 +121,8 @@ def print_run_result(result: RunResult, page: Path, *, as_json: bool) -> None:
     files = {"route": [("route file", "route.json")], "router": [("routers", "routers")]}.get(result.kind, [])
     paths = [(name, Path(result.folder) / file) for name, file in files]
     # Where no example had a label there are no routers.
-    print_fields([("report", str(page)), *((name, str(path)) for name, path in paths if path.exists())])
+    fields = [("report", str(page)), *((name, str(path)) for name, path in paths if path.exists())]
     if result.kind == ROUTE and not result.best_route.is_standard and result.recommended:
-        print_fields(
-            [
-                ("use it", f"macro serve {result.folder}"),
-                ("or", f"macro export {result.folder} --format routed --out …"),
-            ]
-        )
+        fields.append(("use it", f"macro serve {result.folder}"))
+        fields.append(("or", f"macro export {result.folder} --format routed --out …"))
+    print_fields(fields)

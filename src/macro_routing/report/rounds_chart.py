@@ -67,7 +67,7 @@ def draw_rounds_chart(
         bests=[(report.number, report.best) for report in scored],
         numbers=range(1, planned + 1, every),
         labelled=rounds[::every],
-        draws=settings["draws"],  # where a round does not tell its own
+        draws=settings["draws"],
     )
     label = f"Accuracy in {len(rounds)} rounds; the table below has the numbers"
     return Figure("rounds", "Accuracy per round", label, width, _HEIGHT, shapes, _make_legend(marks), _CAPTION)

@@ -59,10 +59,13 @@ class FinalSelection:
         chosen, standard = by_route.get(str(self.route), {}), by_route.get(str(Route.standard(self.route.layers)), {})
         if chosen.get("p_value") is None:
             return {}
-        correct = {name: line["correct"] + line["holdout"] for name, line in (("correct", chosen),)}
-        if standard:
-            correct["standard_correct"] = standard["correct"] + standard["holdout"]
-        return {**correct, "n": self.fresh, "p_value": chosen["p_value"], "required_gain": chosen["required_gain"]}
+        return {
+            "correct": chosen["correct"] + chosen["holdout"],
+            "standard_correct": standard["correct"] + standard["holdout"] if standard else None,
+            "n": self.fresh,
+            "p_value": chosen["p_value"],
+            "required_gain": chosen["required_gain"],
+        }
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -78,8 +81,13 @@ class FinalSelection:
         candidates = tuple(values["candidates"])
         for candidate in candidates:
             parse_mixture(candidate["route"], layers)
-            if not all(isinstance(candidate[name], int | float) for name in ("correct", "n")):
-                raise TypeError("a candidate's validation score is not a number")
+            is_decided = "p_value" in candidate
+            scores = [candidate[name] for name in ("correct", "n", *(("holdout", "holdout_n") if is_decided else ()))]
+            # The standard pass has no p-value.
+            tests = [candidate[name] for name in ("p_value", "required_gain")] if is_decided else []
+            numbers = [*scores, *(value for value in tests if value is not None)]
+            if not all(isinstance(value, int | float) for value in numbers):
+                raise TypeError("a candidate's score is not a number")
         return cls(parse_program_or_mixture(values["chosen"], layers), candidates, values["refused"])
 
 

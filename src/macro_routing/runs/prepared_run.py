@@ -195,9 +195,7 @@ def describe_schedule(search: SearchPlan) -> str:
             parts.append(f"{purpose} of at most {draws} routes on {examples} examples")
         else:
             each = max(len(size.examples) for size in sizes)
-            parts.append(
-                f"{rounds} of {draws} draws on {f'{each} examples each' if len(sizes) > 1 else f'{each} examples'}"
-            )
+            parts.append(f"{rounds} of {draws} draws on {each} examples{' each' if len(sizes) > 1 else ''}")
     return ", ".join(parts) or "nothing to search"
 
 
