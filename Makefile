@@ -28,7 +28,7 @@ help:
 	@echo "make test-large  the tests that fetch larger models"
 	@echo "make check   format, lint, types, import contracts, figures in the pages"
 	@echo "make bench   speed of the core and cost of routing, with their targets"
-	@echo "make faults  every fault many times, and 100,000 fuzzed inputs; writes the figures of docs/reliability.md"
+	@echo "make faults  every fault many times, and 100,000 fuzzed inputs; writes the figures of docs/explanation/reliability.md"
 	@echo "make audit   known vulnerabilities of the fixed versions (needs a network)"
 	@echo "make docs    put the recorded figures into the pages"
 	@echo "make dist    build the wheel and the source archive into dist/"

@@ -5,8 +5,8 @@
     python -m experiments.mixture_quality [--write docs/data/mixture_quality.json]
 
 The first runs what is missing and keeps a line a search; the second makes the tables of what is kept. Tasks, seeds,
-budget and ``--max-cost 2`` are those of docs/search_protocol.md. Controls learn from the same training examples as the
-mixture, and the best of them is the one with the highest training accuracy.
+budget and ``--max-cost 2`` are those of docs/results/search_protocol.md. Controls learn from the same training examples
+as the mixture, and the best of them is the one with the highest training accuracy.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The planted problems on which searches are developed and judged (docs/search_protocol.md)."""
+"""The planted problems on which searches are developed and judged (docs/results/search_protocol.md)."""
 
 from dataclasses import dataclass
 from functools import lru_cache

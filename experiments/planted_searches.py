@@ -1,4 +1,4 @@
-"""Searches on the planted family of docs/search_protocol.md, and what each part of the guided search brings.
+"""Searches on the planted family of docs/results/search_protocol.md, and what each part of the guided search brings.
 
     python -m experiments.planted_searches [--first 1000] [--seeds 1000] [--processes 2] [--runs FILE] [--write FILE]
     python -m experiments.planted_searches --parts [--first 0] [--seeds 240] …

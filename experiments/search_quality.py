@@ -1,4 +1,4 @@
-"""The default search against the paper's, random search and RYS on real models, as docs/search_protocol.md says.
+"""The default search against the paper's, random search and RYS on real models (docs/results/search_protocol.md).
 
     python -m experiments.search_quality MODEL --small SMALL_MODEL --runs FOLDER [--data-dir FOLDER] [--minutes 20]
         [--only sciq,svamp] [--methods guided,rys] [--seeds 1,2] [--share 0.1]

@@ -14,6 +14,7 @@ A study has its result in a sentence, its picture and its table, and says so whe
 """
 
 import json
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -33,7 +34,7 @@ _BLOCK = re.compile(r"<!-- (table|value|study) (\S+?)((?: \S+)?) -->.*?<!-- end 
 
 def pages() -> list[Path]:
     """The pages that may show figures."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 @cache
@@ -76,13 +77,13 @@ def _origin(content: Mapping[str, Any]) -> str:
     return origin
 
 
-def study(name: str) -> str:
+def study(name: str, page: Path) -> str:
     """A study's headline, picture, table and notes; or that there are none yet."""
     if not (DATA / name).is_file():
         return "\n*Not run yet.*\n"
     config = record(name)["config"]
     picture = ROOT / "docs" / "pictures" / f"{Path(name).stem}.svg"
-    shown = [f"![{config['title']}](pictures/{picture.name})"] if picture.is_file() else []
+    shown = [f"![{config['title']}]({os.path.relpath(picture, page.parent)})"] if picture.is_file() else []
     parts = [f"Model: {config['model']}. {config['headline']}" if config["model"] else config["headline"], *shown]
     return "\n" + "\n\n".join([*parts, table(name).strip(), *config["notes"]]) + "\n"
 
@@ -95,13 +96,13 @@ def value(name: str, path: str) -> str:
     return show(found)
 
 
-def render(text: str) -> str:
+def render(text: str, page: Path) -> str:
     """The page with every block filled from its record."""
 
     def fill(match: re.Match[str]) -> str:
         kind, name, path = match[1], match[2], match[3].strip()
-        filled = {"table": table, "study": study}[kind](name) if kind != "value" else value(name, path)
-        return f"<!-- {kind} {name}{match[3]} -->{filled}<!-- end -->"
+        fillers = {"table": lambda: table(name), "study": lambda: study(name, page), "value": lambda: value(name, path)}
+        return f"<!-- {kind} {name}{match[3]} -->{fillers[kind]()}<!-- end -->"
 
     return _BLOCK.sub(fill, text)
 
@@ -112,11 +113,11 @@ def main() -> None:
     stale = []
     for page in pages():
         text = page.read_text(encoding="utf-8")
-        if (rendered := render(text)) != text:
+        if (rendered := render(text, page)) != text:
             stale.append(str(page.relative_to(ROOT)))
             if not check:
                 page.write_text(rendered, encoding="utf-8")
-    commands, folder = command_pages(make_cli_app()), ROOT / "docs" / "commands"
+    commands, folder = command_pages(make_cli_app()), ROOT / "docs" / "reference" / "commands"
     stale += [str(page.relative_to(ROOT)) for page in stale_pages(commands, folder)]
     if not check:
         write_pages(commands, folder)

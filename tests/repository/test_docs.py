@@ -68,7 +68,8 @@ def test_a_record_whose_script_was_removed_names_the_commit_that_has_it(render_d
 
 
 def test_a_study_that_was_not_run_says_so(render_docs, monkeypatch):
-    page = render_docs.ROOT / "docs" / "studies.md"
+    page = render_docs.ROOT / "docs" / "results" / "studies.md"
+    page.parent.mkdir()
     page.write_text("<!-- study study_x.json --><!-- end -->")
     assert not _exit(render_docs, monkeypatch)
     assert "Not run yet" in page.read_text()
@@ -81,7 +82,7 @@ def test_a_study_that_was_not_run_says_so(render_docs, monkeypatch):
     assert not _exit(render_docs, monkeypatch)
     text = page.read_text()
     assert "Not run yet" not in text
-    for part in ("It gains.", "![A study](pictures/study_x.svg)", "| one | 12.3 |", "one note"):
+    for part in ("It gains.", "![A study](../pictures/study_x.svg)", "| one | 12.3 |", "one note"):
         assert part in text
 
 

@@ -1,4 +1,4 @@
-"""Faults done for real, once each; ``make faults`` does them many times for docs/reliability.md."""
+"""Faults done for real, once each; ``make faults`` does them many times for docs/explanation/reliability.md."""
 
 import dataclasses
 import json

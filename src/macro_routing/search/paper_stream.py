@@ -2,7 +2,7 @@
 
 One generator, numpy's ``default_rng(seed)``, serves all rounds. Every step takes one uniform number, except at the last
 layer, where nothing is left to choose. Feasible actions are ordered: rejoin, moves by displacement, adds by how far
-they look back and then by displacement. See docs/paper_stream.md.
+they look back and then by displacement. See docs/results/paper_stream.md.
 """
 
 import functools
