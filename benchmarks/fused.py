@@ -27,24 +27,34 @@ from macro_routing.routes import Route, RouteSpace
 from macro_routing.search import MarkovPolicy
 
 SEED = 0
-PROMPTS, ROUTES, COMPARED = 145, 30, 4
+PROMPTS, ROUTES, COMPARED = 145, 30, 2
 REASONING, ANSWER = 400, 128
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
-    "qwen3-1.7b": (
-        "qwen3",
+    name: (
+        kind,
         {
-            "vocab_size": 151936,
-            "hidden_size": 2048,
-            "intermediate_size": 6144,
-            "num_hidden_layers": 28,
-            "num_attention_heads": 16,
-            "num_key_value_heads": 8,
+            "hidden_size": width,
+            "intermediate_size": intermediate,
+            "num_hidden_layers": layers,
+            "num_attention_heads": heads,
+            "num_key_value_heads": kv_heads,
             "head_dim": 128,
-            "max_position_embeddings": 40960,
-            "tie_word_embeddings": True,
+            "vocab_size": vocabulary,
+            "tie_word_embeddings": tied,
+            "max_position_embeddings": 32768,
+            "bos_token_id": None,
+            "eos_token_id": None,
         },
-    ),
+    )
+    for name, kind, width, intermediate, layers, heads, kv_heads, vocabulary, tied in (
+        ("qwen2.5-1.5b", "qwen2", 1536, 8960, 28, 12, 2, 151936, True),
+        ("qwen3-1.7b", "qwen3", 2048, 6144, 28, 16, 8, 151936, True),
+        ("qwen3-8b", "qwen3", 4096, 12288, 36, 32, 8, 151936, False),
+        ("qwen3-14b", "qwen3", 5120, 17408, 40, 40, 8, 151936, False),
+        ("llama-8b", "llama", 4096, 14336, 32, 32, 8, 128256, False),
+    )
 }
+"""Sizes of published models, by name."""
 COLUMNS = {"figure": "figure", "value": "measured", "target": "target", "detail": "how"}
 PROFILE_COLUMNS = {
     "kernel": "kernel",

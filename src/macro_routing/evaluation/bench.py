@@ -140,41 +140,55 @@ def time_fused_decoding(  # noqa: PLR0913
     compared: Sequence[Route],
     prompts: Sequence[Tokens],
     stages: Sequence[DecodingStage],
+    repeats: int = 1,
 ) -> dict[str, Any]:
     """Decode ``compared`` by fused decoding and ``model.generate``, and all ``routes`` by fused decoding.
 
-    There are no end tokens, so all rows use up their budgets. Returns a record for a JSON file.
+    Both run the same prompts to the same lengths once before they are timed; times are medians of ``repeats``. There
+    are no end tokens, so all rows use up their budgets. Returns a record for a JSON file.
     """
     import torch
 
     stages = tuple(dataclasses.replace(stage, end_tokens=frozenset()) for stage in stages)
-    short = tuple(dataclasses.replace(stage, max_tokens=4) for stage in stages)
-    decoder.generate_for_routes(compared, prompts, GenerationRequest(short))  # compiles the kernels
-    _generate_with_transformers(model, prompts[:4], short)
-    routed_models = [apply_route(model, route, allow_untested=True) for route in compared]
-    by_route = [measure_seconds(_generate_with_transformers, routed, prompts, stages) for routed in routed_models]
     request = GenerationRequest(stages)
-    fused_seconds, _ = measure_seconds(decoder.generate_for_routes, compared, prompts, request)
+    routed_models = [apply_route(model, route, allow_untested=True) for route in compared]
+    rows = _generate_with_transformers(routed_models[0], prompts, stages)
+    generate_samples = [
+        measure_repeatedly(partial(_generate_with_transformers, routed, prompts, stages), repeats)
+        for routed in routed_models
+    ]
+    decoder.generate_for_routes(compared, prompts, request)
+    fused_samples = measure_repeatedly(partial(decoder.generate_for_routes, compared, prompts, request), repeats)
+    decoder.generate_for_routes(routes, prompts, request)
     torch.cuda.reset_peak_memory_stats()
-    all_seconds, _ = measure_seconds(decoder.generate_for_routes, routes, prompts, request)
+    all_samples = measure_repeatedly(partial(decoder.generate_for_routes, routes, prompts, request), repeats)
     compared_steps, all_steps = (sum(route.length for route in group) for group in (compared, routes))
-    generate_seconds = tuple(seconds for seconds, _ in by_route)
+    generate_seconds = tuple(map(statistics.median, generate_samples))
+    fused_seconds, all_seconds = statistics.median(fused_samples), statistics.median(all_samples)
     return {
         "prompts": len(prompts),
         "tokens_per_row": max_new_tokens(stages),
         "compared_routes": tuple(map(str, compared)),
         "compared_steps": compared_steps,  # layer applications per token of these routes
         "generate_seconds": generate_seconds,  # by route
-        "generate_rows": min(rows for _, rows in by_route),  # of the batches of generate
+        "generate_samples": generate_samples,
+        "generate_rows": rows,  # of the batches of generate
         "fused_seconds": fused_seconds,  # the compared routes together
+        "fused_samples": fused_samples,
         "all_routes": len(routes),
         "all_steps": all_steps,
         "all_seconds": all_seconds,  # fused decoding of all routes together
+        "all_samples": all_samples,
         "peak_bytes": int(torch.cuda.max_memory_allocated()),
         "speedup": sum(generate_seconds) / fused_seconds,
         # All routes against generate, per layer application, since routes differ in length.
         "speedup_per_step": (sum(generate_seconds) / compared_steps) / (all_seconds / all_steps),
     }
+
+
+def measure_repeatedly(run: Callable[[], Any], repeats: int) -> list[float]:
+    """Seconds of each of some runs."""
+    return [measure_seconds(run)[0] for _ in range(repeats)]
 
 
 def _generate_with_transformers(model: Any, prompts: Sequence[Tokens], stages: Sequence[DecodingStage]) -> int:
