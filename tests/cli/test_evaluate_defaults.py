@@ -2,14 +2,18 @@
 
 import pytest
 
-from macro_routing.cli.evaluate import _override_decoding_with_flags, _read_search_seed, _warn_of_seen_examples
+from macro_routing.cli.evaluate import (
+    _override_decoding_with_flags,
+    _read_search_seeds,
+    _SearchSeeds,
+    _warn_of_seen_examples,
+)
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
 from macro_routing.tasks import load_task, make_splits
 
 
-def route_file(task="category", decoding=None, seed=3):
-    found_by = {} if seed is None else {"seed": seed}
+def route_file(task="category", decoding=None, **found_by):
     return RouteFile(Route.standard(30), "smollm2-135m", "", "", task, decoding=decoding or {}, found_by=found_by)
 
 
@@ -39,16 +43,26 @@ def test_flags_go_before_the_file_before_the_task(task, file, mode, given, expec
     assert (found.mode, found.answer_budget) == expected
 
 
-def test_seeds():
-    assert _read_search_seed(None) is None
-    assert _read_search_seed(route_file(seed=None)) is None
-    assert _read_search_seed(route_file(seed=3)) == 3
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        (None, (None, None)),
+        (route_file(), (None, None)),
+        (route_file(seed=3), (3, None)),
+        (route_file(seed=3, test_seed=None), (3, None)),
+        (route_file(seed=3, test_seed=0), (3, 0)),
+    ],
+)
+def test_seeds(file, expected):
+    seeds = _read_search_seeds(file)
+    assert (seeds.seed, seeds.test_seed) == expected
 
 
-def test_examples_that_a_route_was_searched_on_are_counted(capsys):
+@pytest.mark.parametrize("searched", [_SearchSeeds(3), _SearchSeeds(3, 0)])
+def test_examples_that_a_route_was_searched_on_are_counted(searched, capsys):
     task = load_task("category", seed=3)
-    splits = make_splits(task, seed=3)
-    _warn_of_seen_examples(splits.test, task, 3)
+    splits = make_splits(task, seed=3, test_seed=searched.test_seed)
+    _warn_of_seen_examples(splits.test, task, searched)
     assert not capsys.readouterr().err
-    _warn_of_seen_examples([*splits.test[:5], *splits.train[:2]], task, 3)
+    _warn_of_seen_examples([*splits.test[:5], *splits.train[:2]], task, searched)
     assert "2 of these 7 examples may have been among" in capsys.readouterr().err

@@ -109,3 +109,14 @@ def test_named_splits_of_ones_own_stay_where_they_are():
     assert sizes(make_splits(task, seed=0, training=20, validation=7)) == (20, 7, 40)
     with pytest.raises(TaskError, match="every validation item"):
         make_splits(dataclasses.replace(task, pools={**pools, "validation": pools["test"]}), seed=0)
+
+
+def test_seeds_share_a_test_set_and_draw_the_rest():
+    """A route of one seed meets no example of another seed's search."""
+    task = _task(30, all=_examples(150))
+    splits = [make_splits(task, seed=seed, training=60, validation=20, test_seed=7) for seed in (1, 2, 42)]
+    assert len({run.fingerprints["test"] for run in splits}) == 1
+    assert len({run.fingerprints["train"] for run in splits}) == 3
+    test = {example.id for example in splits[0].test}
+    assert not any(test & {example.id for example in (*run.train, *run.validation)} for run in splits)
+    assert make_splits(task, seed=1, test_seed=8).fingerprints["test"] != splits[0].fingerprints["test"]

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -32,18 +33,19 @@ from macro_routing.evaluation.outcomes import RouteEvaluation
 from macro_routing.evaluation.score_store import ScoreStore, default_store_path
 from macro_routing.evaluation.statistics import compare_paired
 from macro_routing.routes import Route, RouteFile
-from macro_routing.tasks import Example, Task, make_splits
+from macro_routing.tasks import Example, Splits, Task, make_splits
 from macro_routing.tasks.benchmarks import list_contaminating_tasks
 from macro_routing.workers.worker_settings import WorkerError
 
 
 @with_run_options(
-    *("task", "model", "seed", *DECODING, "decoder", "data_dir", "question", "answer", "choices", "kind"),
+    *("task", "model", "seed", "test_seed", *DECODING, "decoder", "data_dir", "question", "answer", "choices", "kind"),
     *(*LOADING, *EXECUTION),
     task=FlagCustomization(required=True),
     seed=FlagCustomization(
         help="Seed of the splits, and of synthetic tasks.", default="that of the route's search, else 0"
     ),
+    test_seed=FlagCustomization(default="that of the route's search, else the seed"),
     mode=FlagCustomization(default="as in the route's file, else auto"),
     reasoning_budget=FlagCustomization(default="as in the route's file, else 400"),
     answer_budget=FlagCustomization(default="as in the route's file, else 128"),
@@ -73,16 +75,17 @@ def evaluate(
     from macro_routing.runs.prepare import get_or_create_worker_pool, load_configured_model, load_configured_task
 
     file = read_route_file(route)
-    search_seed = _read_search_seed(file)
+    searched = _read_search_seeds(file)
     workers = make_worker_settings(flags)
-    config = make_run_config({**flags, "": {"seed": search_seed or 0, **flags[""]}}, None)
+    data = {"test_seed": searched.test_seed, **flags.get("data", {})}
+    config = make_run_config({**flags, "": {"seed": searched.seed or 0, **flags[""]}, "data": data}, None)
     task, seed = load_configured_task(config), config.seed
     decoding = _override_decoding_with_flags(file, task, flags.get("decoding", {}))
-    examples = make_splits(task, seed=seed).get_split(split)[:limit]
-    if file and file.task == task.name and search_seed not in {None, seed}:
-        _warn_of_seen_examples(
-            examples, load_configured_task(dataclasses.replace(config, seed=search_seed)), search_seed
-        )
+    seeds = _SearchSeeds(seed, config.data.test_seed)
+    examples = seeds.split_examples(task).get_split(split)[:limit]
+    if file and file.task == task.name and searched.seed is not None and searched != seeds:
+        search_config = config.with_changes(seed=searched.seed, data={**data, "test_seed": searched.test_seed})
+        _warn_of_seen_examples(examples, load_configured_task(search_config), searched)
     listener = ProgressLinePrinter(Path())
     kept = "nothing was kept" if no_store else "what was scored is kept, the same command goes on from there"
     with show_hint_on_interrupt(kept), get_or_create_worker_pool(config, workers, listener) as pool:
@@ -95,7 +98,7 @@ def evaluate(
                 f"warning: {task.name} shares questions with {', '.join(contaminating)};"
                 " a route that was searched on those cannot be judged here"
             )
-        print_progress_message(f"{len(examples)} {split} examples of {task.name}, {decoding.mode}, seed {seed}")
+        print_progress_message(f"{len(examples)} {split} examples of {task.name}, {decoding.mode}, {seeds}")
         evaluations = evaluator.evaluate(routes, examples)
     standard, routed = (evaluations[one] for one in routes)
     if reason := routed.failure:
@@ -105,7 +108,7 @@ def evaluate(
     is_same_route = standard.route == routed.route
     comparison = compare_paired(standard.correct, routed.correct, seed=seed, is_same_route=is_same_route)
     if as_json:
-        facts = {"task": task.name, "split": split, "seed": seed, "scope": evaluator.scope}
+        facts = {"task": task.name, "split": split, **dataclasses.asdict(seeds), "scope": evaluator.scope}
         arms = {"standard": _evaluation_to_json(standard), "route": _evaluation_to_json(routed)}
         print_json(
             {**facts, **arms, "comparison": {**dataclasses.asdict(comparison), "difference": comparison.difference}}
@@ -125,9 +128,26 @@ def evaluate(
     )
 
 
-def _read_search_seed(file: RouteFile | None) -> int | None:
-    seed = file.found_by.get("seed") if file else None
-    return seed if isinstance(seed, int) and seed >= 0 else None
+@dataclass(frozen=True)
+class _SearchSeeds:
+    """What decides which examples are in which split."""
+
+    seed: int | None = None
+    test_seed: int | None = None
+
+    def split_examples(self, task: Task) -> Splits:
+        return make_splits(task, seed=self.seed or 0, test_seed=self.test_seed)
+
+    def __str__(self) -> str:
+        shared = "" if self.test_seed is None else f", test seed {self.test_seed}"
+        return f"seed {self.seed}{shared}"
+
+
+def _read_search_seeds(file: RouteFile | None) -> _SearchSeeds:
+    """The seeds that a route was searched with; None where its file does not say."""
+    found_by = file.found_by if file else {}
+    seeds = {name: found_by.get(name) for name in ("seed", "test_seed")}
+    return _SearchSeeds(**{name: seed for name, seed in seeds.items() if isinstance(seed, int) and seed >= 0})
 
 
 def _override_decoding_with_flags(file: RouteFile | None, task: Task, given: dict[str, Any]) -> DecodingSettings:
@@ -138,14 +158,15 @@ def _override_decoding_with_flags(file: RouteFile | None, task: Task, given: dic
     return DecodingSettings(**{"mode": default_answer_mode(task), **values})
 
 
-def _warn_of_seen_examples(examples: Sequence[Example], task: Task, seed: int) -> None:
+def _warn_of_seen_examples(examples: Sequence[Example], task: Task, searched: _SearchSeeds) -> None:
     """Examples that a route was searched on say nothing about it; another seed divides them otherwise."""
-    before = make_splits(task, seed=seed)
+    before = searched.split_examples(task)
     seen = {example.normalized_question for example in (*before.train, *before.validation)}
     if count := sum(example.normalized_question in seen for example in examples):
         print_progress_message(
-            f"warning: the route was searched with seed {seed}, and {count} of these {len(examples)} examples may have"
-            f" been among those that it was searched or chosen on; --seed {seed} has its test examples"
+            f"warning: the route was searched with {searched}, and {count} of these {len(examples)} examples may have"
+            f" been among those that it was searched or chosen on; leave out --seed and --test-seed to have its test"
+            " examples"
         )
 
 

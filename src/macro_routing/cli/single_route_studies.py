@@ -166,11 +166,15 @@ def read_search_settings_of_route(argument: str) -> dict[str, Any]:
     """What a run's folder or a route file says about how its route was searched; nothing for a plain route."""
     header = Path(argument) / RUN
     try:
-        given = json.loads(header.read_text(encoding="utf-8"))["config"]["given"]
+        header_contents = json.loads(header.read_text(encoding="utf-8"))
+        given = header_contents["config"]["given"]
         # Runs of other versions have fewer.
         known = {name: given[name] for name in ("task", "model", *(name for name in _KEPT_FROM_RUN if name in given))}
         # A folder may come from somebody else; code that comes with a model is for this call to allow.
         loading = {name: value for name, value in known.get("loading", {}).items() if name != "trust_remote_code"}
+        if known.get("preset") == "paper":  # runs of other versions did not share test sets
+            test_seed = header_contents["config"]["resolved"]["data"].get("test_seed")
+            known["data"] = {**known.get("data", {}), "test_seed": test_seed}
         return known | {"loading": loading}
     except OSError:
         pass  # no run's folder
@@ -182,11 +186,12 @@ def read_search_settings_of_route(argument: str) -> dict[str, Any]:
     file = parse_route_file(text.lstrip("\ufeff"))
     fields = {field.name for field in dataclasses.fields(DecodingSettings)}
     decoding = {name: value for name, value in file.decoding.items() if name in fields}
-    seed = file.found_by.get("seed")
+    seed, test_seed = (file.found_by.get(name) for name in ("seed", "test_seed"))
     return {
         "task": file.task,
         "model": file.model,
         **({"seed": seed} if isinstance(seed, int) else {}),
+        **({"data": {"test_seed": test_seed}} if isinstance(test_seed, int) else {}),
         **({"decoding": decoding} if decoding else {}),
     }
 

@@ -245,11 +245,13 @@ def evaluate(  # noqa: PLR0913
     decoding: DecodingSettings | None = None,
     store: ScoreStore | None = None,
     seed: int = 0,
+    test_seed: int | None = None,
 ) -> EvaluationSummary:
     """Score ``route`` and the standard pass of ``model`` on the same examples of ``task``.
 
-    Examples default to the task's test split for ``seed``; decoding defaults to likelihood for multiple choice and to
-    direct generation otherwise. Scores are reused from ``store`` and added to it, if one is given.
+    Examples default to the task's test split for ``seed``, or to the one that all seeds share with ``test_seed`` (0 in
+    preset ``paper``). Decoding defaults to likelihood for multiple choice and to direct generation otherwise. Scores
+    are reused from ``store`` and added to it, if one is given.
 
     Example::
 
@@ -257,9 +259,10 @@ def evaluate(  # noqa: PLR0913
         summary = evaluate(model, "category", "L0-L17 L17 RJ")
         print(summary.accuracy, summary.difference, summary.difference_interval, summary.p_value)
     """
-    task = load_task(task, seed=seed) if isinstance(task, str) else task
+    if isinstance(task, str):
+        task = load_task(task, seed=seed if test_seed is None else test_seed)
     route = parse_route_or_mixture(route, model.layers) if isinstance(route, str) else route
-    examples = make_splits(task, seed=seed).test if examples is None else examples
+    examples = make_splits(task, seed=seed, test_seed=test_seed).test if examples is None else examples
     standard = Route.standard(model.layers)
     evaluator = Evaluator(model, task, decoding or DecodingSettings(default_answer_mode(task)), store)
     evaluations = evaluator.evaluate([standard, route], examples)

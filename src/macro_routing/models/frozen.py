@@ -25,7 +25,7 @@ from macro_routing.models.support import check_model_can_be_routed, check_weight
 from macro_routing.settings import CheckedSettings, check_choice, check_string, option
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
-QUANTIZATIONS = ("4bit", "8bit")
+QUANTIZATIONS = ("4bit", "8bit", NO_QUANTIZATION := "none")
 _PANEL = "Model"
 
 
@@ -38,7 +38,12 @@ class LoadOptions(CheckedSettings):
     device_map: str | None = option(
         None, "Spread a large model over several devices: auto, balanced, sequential.", _PANEL
     )
-    quantization: str | None = option(None, "4bit (NF4) or 8bit, through bitsandbytes (extra [quant]).", _PANEL)
+    quantization: str | None = option(
+        None,
+        "4bit (NF4) or 8bit, through bitsandbytes (extra [quant]), or none.",
+        _PANEL,
+        shown_default="none, or the preset's",
+    )
     attention: str | None = option(
         None, "sdpa, eager or flash_attention_2; transformers chooses where none is given.", _PANEL
     )
@@ -51,6 +56,8 @@ class LoadOptions(CheckedSettings):
         check_choice("dtype", self.dtype, DTYPES)
         if self.quantization is not None:
             check_choice("quantization", self.quantization, QUANTIZATIONS)
+        if self.quantization == NO_QUANTIZATION:
+            object.__setattr__(self, "quantization", None)
         super().__post_init__()  # a string such as "no" would count as true
         for name in ("device", "device_map", "attention", "revision"):
             check_string(name, getattr(self, name))

@@ -20,7 +20,7 @@ from macro_routing.report.scale import Scale
 from macro_routing.report.tables import ReportTable, TableCell
 from macro_routing.routes.route import Route
 from macro_routing.runs.methods import GUIDED
-from macro_routing.runs.result import NO_DECODING, SELECTED, STANDARD, TOP_1, RouteTestResult, RunResult
+from macro_routing.runs.result import NO_DECODING, SELECTED, STANDARD, TOP_1, TOP_1_ANCHORED, RouteTestResult, RunResult
 
 _MEANINGS = {
     **{
@@ -28,6 +28,7 @@ _MEANINGS = {
         for name, title in SELECTED.items()
     },
     TOP_1: "most probable in the final policy",
+    TOP_1_ANCHORED: "first of the final set, where the standard pass was inserted",
     NO_DECODING: "best draw, nothing decoded",
     STANDARD: "every layer once, in order",
 }

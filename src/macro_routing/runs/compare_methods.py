@@ -26,6 +26,7 @@ from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.runs.methods import (
     MACRO,
+    METHODS,
     check_requested_methods_comparable,
     keep_settings_of_method,
     list_used_decision_settings,
@@ -41,8 +42,9 @@ from macro_routing.runs.prepare import (
     run_search,
 )
 from macro_routing.runs.prepared_run import PreparedRun
+from macro_routing.runs.presets import PAPER
 from macro_routing.runs.progress import Listener, RunPlan
-from macro_routing.runs.result import ORACLE, ROUTE, read_result
+from macro_routing.runs.result import ORACLE, ROUTE, ROUTER, read_result
 from macro_routing.search.searcher import Searcher
 from macro_routing.tasks.task import Task
 from macro_routing.workers.worker_settings import WorkerSettings
@@ -134,7 +136,10 @@ def make_method_configs(
     known: Mapping[str, Any],
     search: Mapping[str, Any] | None = None,
 ) -> list[RunConfig]:
-    """Settings of every run of a comparison; without a budget all have what MACRO asks for."""
+    """Settings of every run of a comparison; without a budget all have what MACRO asks for.
+
+    Routers keep their published sizes under preset ``paper``, as in its tables.
+    """
     given = {**base.given.get("search", {}), **(search or {})}
 
     def make_run_config_of_method(method: str, seed: int) -> RunConfig:
@@ -148,7 +153,16 @@ def make_method_configs(
     if base.budget is not None:
         return configs
     macro = prepare_run(make_run_config_of_method(MACRO, seeds[0]), **known)
-    return [config.with_changes(budget=macro.searcher.max_evaluations()) for config in configs]
+    budget = macro.searcher.max_evaluations()
+    return [
+        config if _has_published_sizes(config.preset, config.method) else config.with_changes(budget=budget)
+        for config in configs
+    ]
+
+
+def _has_published_sizes(preset: str, method: str) -> bool:
+    """Whether a method that is given no budget has its own of the paper, not MACRO's."""
+    return preset == PAPER and METHODS[method].kind == ROUTER
 
 
 def _run_or_resume(config: RunConfig, path: Path, known: dict[str, Any]) -> None:
@@ -161,7 +175,7 @@ def _run_or_resume(config: RunConfig, path: Path, known: dict[str, Any]) -> None
 
 
 _SHARED_SETTINGS = (
-    *("task", "model", "preset", "budget", "racing", "decoder"),
+    *("task", "model", "preset", "racing", "decoder"),
     *("loading", "data", "decoding", "space", "units"),
 )
 _METHOD_SETTINGS = ("search", "decision", "guard", "init_from")
@@ -174,6 +188,7 @@ def _check_earlier_runs_comparable(folder: Path, configs: Sequence[RunConfig], f
     """
     tables = {config.method: json.loads(json.dumps(config.to_toml_tables())) for config in configs}
     now = tables[configs[0].method]
+    budgets = {config.budget for config in configs if not _has_published_sizes(config.preset, config.method)}
     for path in sorted(folder.glob(f"*-*/{RUN}")):
         run = RunFolder.open(path.parent)
         with run.explain_damaged_files(RUN):
@@ -182,6 +197,8 @@ def _check_earlier_runs_comparable(folder: Path, configs: Sequence[RunConfig], f
         if weights != frozen.weights_id:
             raise RunError(f"{path.parent} was run with other weights; compare into another folder")
         changed = [name for name in _SHARED_SETTINGS if before.get(name) != now[name]]
+        if budgets and before["budget"] not in budgets and not _has_published_sizes(now["preset"], before["method"]):
+            changed.append("budget")
         if same_method := tables.get(before["method"]):
             changed += [name for name in _METHOD_SETTINGS if before.get(name) != same_method[name]]
         if changed:

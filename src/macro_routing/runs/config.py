@@ -70,6 +70,9 @@ class DataSettings:
     test: int | None = option(
         None, "Use only the first N test examples.", DATA, shown_default="all, or the preset's", metavar="N"
     )
+    test_seed: int | None = option(
+        None, "Seed of the test set; runs of other seeds share it.", DATA, shown_default="the seed, or the preset's"
+    )
 
     def __post_init__(self) -> None:
         """Reject impossible sizes and names."""
@@ -79,6 +82,8 @@ class DataSettings:
         check_integer("validation", self.validation, minimum=1)
         if self.test is not None:
             check_integer("test", self.test, minimum=1)
+        if self.test_seed is not None:
+            check_integer("test_seed", self.test_seed, minimum=0, maximum=2**32 - 1)
 
 
 @dataclass(frozen=True)
@@ -244,6 +249,11 @@ class RunConfig:
         # The standard pass is among the candidates wherever MACRO's final set holds it, too.
         preset["anchored"] = self.preset != "paper"
         return make_search_settings(method, preset, given)
+
+    @property
+    def task_seed(self) -> int:
+        """Seed that synthetic tasks are made from: that of the test set."""
+        return self.seed if self.data.test_seed is None else self.data.test_seed
 
     # --- what the model and the task settle -------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """How runs begin: everything loaded and checked, a new folder taken or an old one gone on with."""
 
 import dataclasses
+import importlib.util
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -9,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.engine.batching import pad_left
-from macro_routing.errors import RunError, SettingsError
+from macro_routing.errors import ModelError, RunError, SettingsError
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.model_answers import encode_prompts
 from macro_routing.evaluation.score_store import ScoreStore, default_store_path, is_score_store
-from macro_routing.models.frozen import FrozenModel, load_model
+from macro_routing.models.catalog import fetch_model_folder
+from macro_routing.models.frozen import FrozenModel, LoadOptions, load_model, read_model_config
 from macro_routing.models.hidden_states import compute_block_influence
 from macro_routing.peers.per_example_search import PerExampleSearch
 from macro_routing.runs.config import DataSettings, RunConfig, make_run_config
@@ -21,6 +23,7 @@ from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.per_example_run import DrLLMRun, OracleRun
 from macro_routing.runs.prepared_run import PreparedRun
+from macro_routing.runs.presets import PAPER, is_loaded_in_4bit_by_paper
 from macro_routing.runs.progress import Listener, RunLog
 from macro_routing.runs.result import RunResult, read_result
 from macro_routing.runs.search_run import SearchRun
@@ -96,7 +99,8 @@ def get_or_create_worker_pool(
     if workers.runs_in_process:
         return nullcontext()
     listener = listener or Listener()
-    setup = WorkerSetup(config.model, config.loading, (_make_task_source(config), *_make_guard_task_sources(config)))
+    loading = resolve_loading(config)
+    setup = WorkerSetup(config.model, loading, (_make_task_source(config), *_make_guard_task_sources(config)))
     pool = create_worker_pool(workers, setup, listener.on_message)
     listener.on_message(f"{workers.description}; answers begin when the model is loaded there")
     return pool
@@ -132,7 +136,7 @@ def resume_run(  # noqa: PLR0913
         return read_result(run_folder)
     header = run_folder.read_json(RUN)
     with run_folder.explain_damaged_files(RUN):
-        config = RunConfig.from_toml_tables(header["config"]["given"], str(run_folder.path / RUN))
+        config = _read_run_config(header, run_folder)
         _check_run_header_types(header)
     if not trust_remote_code and (frozen is None or workers is not None):
         check_remote_code_trusted(config, run_folder.path)
@@ -144,6 +148,15 @@ def resume_run(  # noqa: PLR0913
         with closing(run.score_store), _log_worker_messages(executor, run_folder):
             check_run_inputs_unchanged(header, run.make_run_json_contents(), run_folder.path)
             return run.run(run_folder)
+
+
+def _read_run_config(header: Mapping[str, Any], run_folder: RunFolder) -> RunConfig:
+    """The configuration that a run began with."""
+    config = RunConfig.from_toml_tables(header["config"]["given"], str(run_folder.path / RUN))
+    if "test_seed" in header["config"]["resolved"]["data"]:
+        return config
+    # It began before preset `paper` shared test sets.
+    return config.with_changes(data={**config.given.get("data", {}), "test_seed": None})
 
 
 def _find_store_of_run(header: Mapping[str, Any], run_folder: RunFolder) -> Path:
@@ -231,23 +244,25 @@ def load_configured_task(config: RunConfig) -> Task:
 def _make_task_source(config: RunConfig) -> WorkerTaskSource:
     data = config.data
     return WorkerTaskSource(
-        config.task, data.data_dir, config.seed, data.question, data.answer, data.choices, data.kind
+        config.task, data.data_dir, config.task_seed, data.question, data.answer, data.choices, data.kind
     )
 
 
 def _make_guard_task_sources(config: RunConfig) -> list[WorkerTaskSource]:
-    return [WorkerTaskSource(name, config.data.data_dir, config.seed) for name in config.guard.tasks]
+    return [WorkerTaskSource(name, config.data.data_dir, config.task_seed) for name in config.guard.tasks]
 
 
 def split_examples(config: RunConfig, task: Task, sizes: DataSettings) -> Splits:
     """The task's examples as a run of these sizes parts them."""
-    splits = make_splits(task, seed=config.seed, training=sizes.training, validation=sizes.validation)
+    splits = make_splits(
+        task, seed=config.seed, training=sizes.training, validation=sizes.validation, test_seed=sizes.test_seed
+    )
     return dataclasses.replace(splits, test=splits.test[: sizes.test])
 
 
 def check_examples_unchanged(header: Mapping[str, Any], config: RunConfig, task: Task, path: Path) -> None:
     """Reject a run whose questions are other ones by now; needs no model, the sizes are the run's."""
-    sizes = DataSettings(**header["config"]["resolved"]["data"])
+    sizes = DataSettings(**{**header["config"]["resolved"]["data"], "test_seed": config.data.test_seed})
     splits = split_examples(config, task, sizes)
     now = {name: [len(splits.get_split(name)), mark] for name, mark in splits.fingerprints.items()}
     if now != header["splits"]:
@@ -257,7 +272,26 @@ def check_examples_unchanged(header: Mapping[str, Any], config: RunConfig, task:
 def load_configured_model(config: RunConfig, workers: WorkerPool | None, listener: Listener) -> FrozenModel:
     """The model as this process needs it: loaded, or only known where workers have it on their GPUs."""
     load = load_model if workers is None else workers.load_driver_model
-    return load(config.model, config.loading, listener.on_message)
+    loading = resolve_loading(config)
+    if loading != config.loading:
+        listener.on_message(f"{config.model} is loaded in {loading.quantization}, as in the paper")
+    return load(config.model, loading, listener.on_message)
+
+
+def resolve_loading(config: RunConfig) -> LoadOptions:
+    """How the model is loaded: preset ``paper`` loads two models in 4 bits unless a quantization was given."""
+    loading = config.loading
+    if config.preset != PAPER or "quantization" in config.given.get("loading", {}):
+        return loading
+    folder = fetch_model_folder(config.model, revision=loading.revision)
+    if not is_loaded_in_4bit_by_paper(read_model_config(folder, config.model, loading)):
+        return loading
+    if importlib.util.find_spec("bitsandbytes") is None:
+        raise ModelError(
+            f"preset paper loads {config.model} in 4 bits, which needs bitsandbytes: pip install '.[quant]' in the"
+            " checkout, or deviate from the paper with --quantization none"
+        )
+    return dataclasses.replace(loading, quantization="4bit")
 
 
 def _prepare_per_example_run(

@@ -116,7 +116,8 @@ class PreparedRun(ABC):
                 name: [len(self.splits.get_split(name)), mark] for name, mark in self.splits.fingerprints.items()
             },
             "guards": {
-                name: make_splits(task, seed=self.config.seed).fingerprints for name, task in self.guards.items()
+                name: make_splits(task, seed=self.config.seed, test_seed=self.config.data.test_seed).fingerprints
+                for name, task in self.guards.items()
             },
             "store": str(self.score_store.path.resolve()),
             "environment": {fact.topic: fact.finding for fact in describe_environment()},

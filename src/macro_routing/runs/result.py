@@ -20,6 +20,8 @@ from macro_routing.tasks.task import Example
 SELECTED = {name: method.title for name, method in METHODS.items()}
 """How the chosen route is called, by method."""
 TOP_1, NO_DECODING, STANDARD = "MACRO (top-1)", "MACRO (no Vit.)", "standard"
+TOP_1_ANCHORED = "MACRO (top-1, anchored)"
+"""The paper's top-1 row of models with an anchored final set, if it means the first of that set: the standard pass."""
 LEVEL = 0.05
 ROUTE, ROUTER, ORACLE = "route", "router", "oracle"
 _NO_ROUTE = {

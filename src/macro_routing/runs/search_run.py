@@ -23,11 +23,13 @@ from macro_routing.runs.final_selection import FinalSelection, MixtureCandidate,
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS, list_used_decision_settings
 from macro_routing.runs.prepared_run import PreparedRun
+from macro_routing.runs.presets import PAPER
 from macro_routing.runs.progress import RoundReport
 from macro_routing.runs.result import (
     NO_DECODING,
     STANDARD,
     TOP_1,
+    TOP_1_ANCHORED,
     RunResult,
     describe_chance_level,
     make_route_result,
@@ -201,7 +203,8 @@ class SearchRun(PreparedRun):
         """Why a route must not win because of what it costs on another task; empty when it may."""
         settings = self.config.guard
         for name, task in self.guards.items():
-            examples = make_splits(task, seed=self.config.seed).validation[: settings.examples]
+            splits = make_splits(task, seed=self.config.seed, test_seed=self.config.data.test_seed)
+            examples = splits.validation[: settings.examples]
             self.listener.on_stage(f"guard {name}", 2 * len(examples))
             guard = dataclasses.replace(
                 self.progress_reporting_evaluator, task=task, decoding=self.config.resolve_decoding(task)
@@ -254,8 +257,10 @@ class SearchRun(PreparedRun):
         if not isinstance(self.searcher, MacroSearch):
             return []  # the variants are MACRO's
         best = self.searcher.best_draw(state)
-        top = (TOP_1, self.searcher.candidate_of_most_probable_program(state).route)
-        return [top, (NO_DECODING, best.proposal.route)] if best is not None else [top]
+        top = [(TOP_1, self.searcher.candidate_of_most_probable_program(state).route)]
+        if self.config.preset == PAPER and self.searcher.settings.final_set == "anchored":
+            top.append((TOP_1_ANCHORED, self.standard_route))
+        return [*top, (NO_DECODING, best.proposal.route)] if best is not None else top
 
     def _format_route_file(self, result: RunResult, choice: FinalSelection) -> str:
         frozen, comparison = self.evaluator.frozen, result.comparison
@@ -277,6 +282,7 @@ class SearchRun(PreparedRun):
                 "method": self.config.method,
                 "preset": self.config.preset,
                 "seed": self.config.seed,
+                "test_seed": self.config.data.test_seed,
                 "macro": __version__,
                 "settings": dataclasses.asdict(self.searcher.settings),
                 "decision": {

@@ -13,7 +13,7 @@ from typing import Any
 from macro_routing.errors import PAUSED, ModelError, RunError, SettingsError
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.outcomes import RouteEvaluation
-from macro_routing.models.frozen import FrozenModel, load_model, read_model_metadata
+from macro_routing.models.frozen import FrozenModel, read_model_metadata
 from macro_routing.report.formatting import shorten_model_name
 from macro_routing.routes.mixture import RouteOrMixture, require_single_route
 from macro_routing.routes.route import Route
@@ -26,6 +26,7 @@ from macro_routing.runs.prepare import (
     check_examples_unchanged,
     check_run_inputs_unchanged,
     check_same_settings,
+    load_configured_model,
     load_configured_task,
     prepare_run,
     resume_run,
@@ -88,7 +89,7 @@ class StudyContext:
     @cached_property
     def frozen_model(self) -> FrozenModel:
         """The model, loaded when it is first needed."""
-        return self.loaded_model or load_model(self.base.model, self.base.loading, self.listener.on_message)
+        return self.loaded_model or load_configured_model(self.base, None, self.listener)
 
     @property
     def standard_route(self) -> Route:

@@ -131,6 +131,7 @@ def _compare_methods_on_task(
             task=context.loaded_tasks.get(task.task),
             listener=context.listener,
             store=context.store or folder.with_name(f"{folder.name}-scores") / f"{method}-{seed}.sqlite",
+            points=1,  # the table shows no curve
         )
     return [run for run in read_method_runs(folder) if (run.method, run.seed) in wanted]
 

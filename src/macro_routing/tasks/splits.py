@@ -36,14 +36,20 @@ class Splits:
         return {name: fingerprint_examples(self.get_split(name)) for name in (TRAIN, VALIDATION, TEST)}
 
 
-def make_splits(task: Task, *, seed: int, training: int = 1000, validation: int = 100) -> Splits:
-    """Split a task's pools: test examples first, then training and validation in the given ratio."""
+def make_splits(
+    task: Task, *, seed: int, training: int = 1000, validation: int = 100, test_seed: int | None = None
+) -> Splits:
+    """Split a task's pools: test examples first, then training and validation in the given ratio.
+
+    With ``test_seed`` the test examples are the same for every ``seed``.
+    """
     check_integer("seed", seed, minimum=0, maximum=2**32 - 1)
     check_integer("training", training, minimum=1)
     check_integer("validation", validation, minimum=1)
-    rng = np.random.default_rng([seed, *task.name.encode()])
+    rng = _make_split_generator(task, seed)
     test_pool, other_pool = _choose_test_and_search_pools(task)
-    test, left = _split_off_test(task, test_pool, rng)
+    test_rng = rng if test_seed is None else _make_split_generator(task, test_seed)
+    test, left = _split_off_test(task, test_pool, test_rng)
     if task.keeps_validation:
         return _take_splits_from_pools(task, test, rng, training, validation)
     order = _shuffle_untaken_groups(other_pool or left, test, rng)
@@ -56,6 +62,10 @@ def make_splits(task: Task, *, seed: int, training: int = 1000, validation: int 
     train, rest = _take_whole_example_groups(order, train_size)
     # What is left of the last group is in no split.
     return Splits(_flatten_groups(train), _flatten_groups(rest)[:validation_size], tuple(test))
+
+
+def _make_split_generator(task: Task, seed: int) -> np.random.Generator:
+    return np.random.default_rng([seed, *task.name.encode()])
 
 
 def count_repeated_questions(task: Task) -> int:
