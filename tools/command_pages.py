@@ -17,6 +17,8 @@ from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
 PROGRAM = "macro"
 ORIGIN = "<!-- written by make docs from the code of the command; changes belong there -->"
+MAX_COMMANDS_PER_PAGE = 4
+"""A group with more commands has a page for each."""
 _EXAMPLES = re.compile(r"(?:^|(?<=\. ))(?P<label>[^`.]*): (?P<commands>`[^`]+`(, `[^`]+`)*)$")
 _WORDS = {bool: "switch", int: "integer", float: "number", str: "text", Path: "path"}
 
@@ -48,11 +50,15 @@ def command_pages(app: typer.Typer) -> dict[str, str]:
 
 
 def _gathered(app: typer.Typer) -> dict[str, dict[str, Callable[..., Any]]]:
-    """By page: the commands on it with the functions behind them; a group is one page."""
+    """By page: the commands on it with the functions behind them; a group of small commands is one page."""
     found = {name: {name: call} for name, call in _commands(app)}
     for group in app.registered_groups:
         assert group.typer_instance is not None
-        found[str(group.name)] = {f"{group.name} {name}": call for name, call in _commands(group.typer_instance)}
+        of_group = {f"{group.name} {name}": call for name, call in _commands(group.typer_instance)}
+        if len(of_group) > MAX_COMMANDS_PER_PAGE:
+            found |= {title.replace(" ", "-"): {title: call} for title, call in of_group.items()}
+        else:
+            found[str(group.name)] = of_group
     return found
 
 

@@ -8,6 +8,11 @@ A page shows a record's table between two comments, and one value inside a sente
     <!-- table core_speed.json --> … <!-- end -->
     <!-- value core_speed.json results.0.median_ms --> … <!-- end -->
 
+What is made of the code (``code_tables``) or of several records (``result_tables``) likewise:
+
+    <!-- code presets --> … <!-- end -->
+    <!-- results headline --> … <!-- end -->        <!-- number gain-direct --> … <!-- end -->
+
 A study has its result in a sentence, its picture and its table, and says so where it was not run yet:
 
     <!-- study study_transfer.json --> … <!-- end -->
@@ -18,18 +23,23 @@ import os
 import re
 import sys
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from code_tables import TABLES as CODE_TABLES
 from command_pages import command_pages, stale_pages, write_pages
+from pictures import stale_pictures, write_pictures
+from result_tables import TABLES as RESULT_TABLES
+from result_tables import VALUES as RESULT_NUMBERS
 
 from macro_routing.cli.main import make_cli_app
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "docs" / "data"
 NEEDED = ("command", "config", "commit", "hardware", "seed", "n", "columns", "results")
-_BLOCK = re.compile(r"<!-- (table|value|study) (\S+?)((?: \S+)?) -->.*?<!-- end -->", re.DOTALL)
+COMPUTED = {"code": CODE_TABLES, "results": RESULT_TABLES, "number": RESULT_NUMBERS}
+_BLOCK = re.compile(r"<!-- (table|value|study|code|results|number) (\S+?)((?: \S+)?) -->.*?<!-- end -->", re.DOTALL)
 
 
 def pages() -> list[Path]:
@@ -101,8 +111,13 @@ def render(text: str, page: Path) -> str:
 
     def fill(match: re.Match[str]) -> str:
         kind, name, path = match[1], match[2], match[3].strip()
-        fillers = {"table": lambda: table(name), "study": lambda: study(name, page), "value": lambda: value(name, path)}
-        return f"<!-- {kind} {name}{match[3]} -->{fillers[kind]()}<!-- end -->"
+        if kind in COMPUTED:
+            filled = COMPUTED[kind][name]()
+        else:
+            filled = {"table": table, "value": partial(value, path=path), "study": partial(study, page=page)}[kind](
+                name
+            )
+        return f"<!-- {kind} {name}{match[3]} -->{filled}<!-- end -->"
 
     return _BLOCK.sub(fill, text)
 
@@ -118,9 +133,12 @@ def main() -> None:
             if not check:
                 page.write_text(rendered, encoding="utf-8")
     commands, folder = command_pages(make_cli_app()), ROOT / "docs" / "reference" / "commands"
-    stale += [str(page.relative_to(ROOT)) for page in stale_pages(commands, folder)]
+    pictures = ROOT / "docs" / "pictures"
+    stale += [str(page.relative_to(ROOT)) for page in (*stale_pages(commands, folder), *stale_pictures(pictures))]
     if not check:
         write_pages(commands, folder)
+        pictures.mkdir(parents=True, exist_ok=True)
+        write_pictures(pictures)
     if stale:
         print(("differ from docs/data or the code, run make docs: " if check else "rendered: ") + ", ".join(stale))
     sys.exit(bool(check and stale))

@@ -24,12 +24,13 @@ def pages(monkeypatch):
 def test_every_option_of_every_command_is_on_its_page(pages):
     written = pages.command_pages(app)
     for name, command in typer.main.get_command(app).commands.items():
-        for inner in getattr(command, "commands", {"": command}).values():
+        for part, inner in getattr(command, "commands", {"": command}).items():
+            page = f"{name}-{part}.md" if f"{name}-{part}.md" in written else f"{name}.md"
             for parameter in inner.params:
                 names = [one for one in (*parameter.opts, *parameter.secondary_opts) if one.startswith("-")]
                 for one in names or [parameter.metavar or parameter.name.upper()]:
                     if one not in {"--help", "-h"}:
-                        assert one in written[f"{name}.md"], f"{name}: {one}"
+                        assert one in written[page], f"{name}: {one}"
 
 
 def test_examples_are_understood(pages):

@@ -1,5 +1,6 @@
 """Every command and every Python example of the README and the docs runs, and prints what they show."""
 
+import json
 import re
 import shlex
 import subprocess
@@ -30,7 +31,8 @@ def commands(block):
 @pytest.mark.parametrize("block", blocks("console"))
 def test_console(block, tmp_path):
     """In order and in one folder: later commands use what earlier ones made."""
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    for name in ("examples", "tests"):
+        (tmp_path / name).symlink_to(ROOT / name)
     for command, output in commands(block):
         program, *arguments = shlex.split(command)
         assert program == "macro"
@@ -71,4 +73,10 @@ def test_make_targets_exist():
 def test_links_lead_somewhere():
     for page in [ROOT / "README.md", *ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+            assert target.startswith("https://") or (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_the_notebook():
+    """All cells in order, as one program."""
+    notebook = json.loads((ROOT / "docs" / "tutorials" / "from_python.ipynb").read_text(encoding="utf-8"))
+    test_python("\n".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"))

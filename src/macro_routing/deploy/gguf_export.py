@@ -19,7 +19,7 @@ from macro_routing.models.pretokenizers import identify_pretokenizer
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
 
-_ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
+ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
 """``model_type`` in transformers → architecture in llama.cpp."""
 
 
@@ -41,12 +41,12 @@ def _reject_models_unsupported_by_gguf(base: ModelMetadata) -> None:
     config = base.config
     rope = _get_rope_parameters(config)["rope_type"]
     reasons = {
-        f"{config.model_type} is not among {', '.join(_ARCHITECTURES)}": config.model_type not in _ARCHITECTURES,
+        f"{config.model_type} is not among {', '.join(ARCHITECTURES)}": config.model_type not in ARCHITECTURES,
         "some of its layers use sliding-window attention": "sliding_attention"
         in (getattr(config, "layer_types", None) or [])
         or (config.model_type == "mistral" and config.sliding_window),
         f"its rotary scaling ({rope}) is not supported": rope not in {"default", "llama3"}
-        or (rope == "llama3" and _ARCHITECTURES.get(config.model_type) != "llama"),
+        or (rope == "llama3" and ARCHITECTURES.get(config.model_type) != "llama"),
     }
     for reason, applies in reasons.items():
         if applies:
@@ -63,7 +63,7 @@ def _write_gguf_metadata(base: ModelMetadata, route: Route, evidence: RouteFile 
     import gguf
 
     config = base.config
-    writer = gguf.GGUFWriter(path, _ARCHITECTURES[config.model_type])
+    writer = gguf.GGUFWriter(path, ARCHITECTURES[config.model_type])
     fields = {
         "name": f"{Path(base.name).name} on the route {route}"[:200],
         "block_count": route.length,
@@ -166,7 +166,7 @@ def _list_tensors_to_export(base: ModelMetadata, route: Route) -> Iterator[_Gguf
     import gguf
 
     architecture = next(
-        key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == _ARCHITECTURES[base.config.model_type]
+        key for key, name in gguf.MODEL_ARCH_NAMES.items() if name == ARCHITECTURES[base.config.model_type]
     )
     names = gguf.get_tensor_name_map(architecture, route.length)
     for tensor in unroll_tensors(list_copyable_tensors(base.folder), route):
@@ -208,7 +208,7 @@ def _convert_tensor_for_gguf(block: _GgufTensor, config: Any) -> Any:
     values = block.tensor.load()
     heads = {".attn_q.": config.num_attention_heads, ".attn_k.": config.num_key_value_heads}
     for part, count in heads.items():
-        if part in block.name and _ARCHITECTURES[config.model_type] == "llama":
+        if part in block.name and ARCHITECTURES[config.model_type] == "llama":
             # llama.cpp rotates neighbours, transformers rotates the two halves of a head.
             halves = values.reshape(count, 2, values.shape[0] // count // 2, *values.shape[1:])
             values = halves.transpose(1, 2).reshape(values.shape)

@@ -35,11 +35,12 @@ class Heatmap:
     format_value: Callable[[float], str] = format_signed
     max_value: float | None = None
     """The value of the full colour; None for the largest one, rounded up."""
+    max_width: float = _WIDTH
 
     def draw_figure(self, name: str, title: str) -> Figure:
         """The map with its legend."""
         left = min(_MAX_LEFT, 14 + _CHARACTER * max(len(self.row_meaning) + 4, *map(len, self.rows)))
-        cell = max(_MIN_CELL, min(_MAX_CELL, (_WIDTH - left - 20) / len(self.columns)))
+        cell = max(_MIN_CELL, min(_MAX_CELL, (self.max_width - left - 20) / len(self.columns)))
         longest_name = max(map(len, self.columns)) * _CHARACTER
         tilt = math.radians(_TILT) if longest_name > cell - 8 else 0.0
         top = 22 + (longest_name * math.sin(tilt) + 14 if tilt else 18)
@@ -57,7 +58,7 @@ class Heatmap:
             max_name=round((left - 14) / _CHARACTER),
             level_of=partial(compute_shade_level, limit=full_color_value),
         )
-        width = max(_MIN_WIDTH, left + cell * len(self.columns) + max(overhang, 0) + 10)
+        width = max(min(_MIN_WIDTH, self.max_width), left + cell * len(self.columns) + max(overhang, 0) + 10)
         height = top + _ROW_HEIGHT * len(self.rows) + 8
         return Figure(name, title, title, width, height, shapes, self._make_legend(measured, full_color_value))
 

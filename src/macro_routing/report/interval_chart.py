@@ -59,6 +59,7 @@ def draw_intervals(  # noqa: PLR0913
     rows: Sequence[IntervalRow],
     reference: float,
     meanings: Mapping[str, str] = MEANINGS,
+    width: float = _WIDTH,
 ) -> Figure:
     """All rows over one axis; ``reference`` is the value that they are compared with. ``meanings`` is the legend."""
     height = _TOP + _ROW * len(rows) + _BOTTOM
@@ -67,7 +68,7 @@ def draw_intervals(  # noqa: PLR0913
     )
     shapes = render_template(
         "interval_chart.svg",
-        x=Scale(ticks[0], ticks[-1], _LEFT, _WIDTH - _RIGHT),
+        x=Scale(ticks[0], ticks[-1], _LEFT, width - _RIGHT),
         ticks=[(tick, f"{tick:g}") for tick in ticks],
         rows=rows,
         reference=reference,
@@ -77,8 +78,8 @@ def draw_intervals(  # noqa: PLR0913
         top=_TOP,
         bottom=height - _BOTTOM,
         row_height=_ROW,
-        right=_WIDTH - 16,
+        right=width - 16,
     )
     kinds = [kind for kind in meanings if any(row.kind == kind for row in rows)]
     legend = [LegendKey("line with dot", kind, meanings[kind]) for kind in kinds]
-    return Figure(name, title, title, _WIDTH, height, shapes, legend)
+    return Figure(name, title, title, width, height, shapes, legend)

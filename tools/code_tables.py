@@ -1,0 +1,294 @@
+"""Tables of the pages that are made from the code: models, exports, presets, tasks, settings, files, public names."""
+
+import ast
+import dataclasses
+import inspect
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from macro_routing.deploy.gguf_export import ARCHITECTURES as GGUF_ARCHITECTURES
+from macro_routing.deploy.vllm.hf_overrides import ARCHITECTURES as VLLM_ARCHITECTURES
+from macro_routing.engine.fused.support import SUPPORTED_MODEL_TYPES as FUSED_ARCHITECTURES
+from macro_routing.models.catalog import BUILT_IN_MODELS
+from macro_routing.models.support import SUPPORTED_ARCHITECTURES
+from macro_routing.routes.route_file import RouteFile
+from macro_routing.runs import folder as run_folder
+from macro_routing.runs.config import RunConfig, make_run_config
+from macro_routing.runs.methods import MACRO, METHODS
+from macro_routing.settings import get_field_options
+from macro_routing.tasks.benchmarks import BENCHMARKS, CONTAMINATED_PAIRS
+from macro_routing.tasks.synthetic import SYNTHETIC_TASKS
+
+PUBLIC_PACKAGES = ("", "routes", "search", "tasks", "models", "evaluation", "runs", "report", "deploy")
+"""Packages whose ``__all__`` is public; the empty name is the root package."""
+PAPER = {
+    "method": "MACRO",
+    "iterations": 10,
+    "draws": 30,
+    "elite": 5,
+    "beta": 1.8262,
+    "alpha": 0.0397,
+    "temperature": 1.0,
+    "epsilon_local": 0.2,
+    "epsilon_operator": 0.0867,
+    "replay": 0.1,
+    "k": 5,
+    "final_set": "raw, or anchored",
+    "stream": "one generator",
+    "radius": 5,
+    "window": 6,
+    "coefficients": 1.0,
+    "training": 1000,
+    "validation": "100 or 200",
+    "test": "by benchmark",
+    "mode": "reasoning",
+    "reasoning_budget": 400,
+    "answer_budget": 128,
+}
+"""The settings that the paper prints."""
+GAPS = {
+    "math500": "no train split: training examples come from the 500 items",
+    "medqa": "without the train file, the validation split is used for training",
+    "mawps": "an older release with other rows is also in use; compare only with the same one",
+    "mmlu_pro": "no train split: training examples come from the test split's rest",
+    "asdiv": "not the paper's; `asdiv_a` is",
+    "bbh_arithmetic": "not in the paper",
+    "arc_easy": "not in the paper",
+}
+"""What a reader must know before comparing a benchmark with the paper's."""
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
+    lines += ["| " + " | ".join(_cell(value) for value in row) + " |" for row in rows]
+    return "\n".join(["", *lines, ""])
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple | list):
+        return ", ".join(_cell(item) for item in value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else _escape(str(value))
+
+
+def _escape(text: str) -> str:
+    return " ".join(text.replace("``", "`").split()).replace("|", "\\|")
+
+
+def architectures() -> str:
+    """Every tested architecture, and which engines run it."""
+    columns = ("`model_type`", "models", "fused decoder", "vLLM", "`hf`, `routed`", "`gguf`")
+    return _table(
+        columns,
+        (
+            (
+                f"`{name}`",
+                models,
+                name in FUSED_ARCHITECTURES,
+                name in VLLM_ARCHITECTURES,
+                True,
+                name in GGUF_ARCHITECTURES,
+            )
+            for name, models in SUPPORTED_ARCHITECTURES.items()
+        ),
+    )
+
+
+def exports() -> str:
+    """What a route can be exported to or served with."""
+    columns = ("how", "runs in", "adds", "mixtures", "weights", "architectures")
+    every, vllm, gguf = (f"{len(names)}" for names in (SUPPORTED_ARCHITECTURES, VLLM_ARCHITECTURES, GGUF_ARCHITECTURES))
+    return _table(
+        columns,
+        (
+            ("`macro serve`", "vLLM's server", True, False, "once", vllm),
+            ("`macro serve --engine transformers`", "transformers' server", True, True, "once", every),
+            ("`macro export --format routed`", "transformers, after `register()`", True, True, "once", every),
+            ("`macro export --format hf`", "transformers alone", False, False, "one copy per step", every),
+            ("`macro export --format gguf`", "llama.cpp", False, False, "one copy per step", gguf),
+            (
+                "`macro export --format mergekit`",
+                "mergekit",
+                False,
+                False,
+                "one copy per step",
+                "those without `layer_types`",
+            ),
+            ("`macro lm-eval`", "lm-evaluation-harness", True, False, "once", every),
+        ),
+    )
+
+
+def models() -> str:
+    """The built-in models."""
+    columns = ("name", "model", "layers", "download", "licence")
+    return _table(
+        columns, ((f"`{name}`", one.note, one.layers, one.size, one.licence) for name, one in BUILT_IN_MODELS.items())
+    )
+
+
+def presets() -> str:
+    """The presets' settings beside the paper's."""
+    configs = {
+        (preset, method): make_run_config("category", preset=preset, method=method)
+        for preset in ("quick", "default", "paper")
+        for method in {METHODS_OF_PRESETS[preset], MACRO}
+    }
+    rows = []
+    for name, printed in PAPER.items():
+        row = [f"`{name}`"]
+        for preset, own in METHODS_OF_PRESETS.items():
+            values = [_find_setting(configs[preset, method], name) for method in dict.fromkeys((own, MACRO))]
+            shown = [_cell(value) for value in values if value is not None]
+            row.append(" / ".join(dict.fromkeys(shown)) or "–")
+        rows.append([*row, printed])
+    return _table(("setting", "`quick`", "`default`", "`paper`", "the paper"), rows)
+
+
+METHODS_OF_PRESETS = {preset: make_run_config("category", preset=preset).method for preset in ("quick", "default")}
+METHODS_OF_PRESETS["paper"] = make_run_config("category", preset="paper").method
+
+
+def _find_setting(config: RunConfig, name: str) -> Any:
+    if name == "method":
+        return config.method
+    for table in (config.search, config.space, config.data, config.decoding):
+        if hasattr(table, name):
+            value = getattr(table, name)
+            return "all" if name == "test" and value is None else value
+    return None
+
+
+def tasks() -> str:
+    """Benchmarks with the name that the paper uses, size, licence, source and gaps."""
+    columns = ("name", "in the paper", "answers", "test items", "licence", "source", "note")
+    rows = [
+        (
+            f"`{name}`",
+            "–" if GAPS.get(name, "").startswith("not ") else one.title,
+            one.kind,
+            "all" if one.test_size is None else one.test_size,
+            one.licence,
+            f"`{one.hub_id}`",
+            GAPS.get(name, ""),
+        )
+        for name, one in BENCHMARKS.items()
+    ]
+    return _table(columns, rows)
+
+
+def synthetic_tasks() -> str:
+    """The tasks that are generated from the seed."""
+    rows = ((f"`{name}`", one.kind, one.test, one.note) for name, one in SYNTHETIC_TASKS.items())
+    return _table(("name", "answers", "test items", "what is asked"), rows)
+
+
+def shared_questions() -> str:
+    """Tasks that must not be judged against each other."""
+    return _table(("tasks", "why"), ((f"`{one}`, `{other}`", why) for (one, other), why in CONTAMINATED_PAIRS.items()))
+
+
+def methods() -> str:
+    """The search methods with their names in tables."""
+    return _table(("`--method`", "in tables"), ((f"`{name}`", one.title) for name, one in METHODS.items()))
+
+
+@cache
+def _described_fields(settings: type) -> dict[str, str]:
+    """What stands below each field of a dataclass and of those it is made of."""
+    found: dict[str, str] = {}
+    for owner in reversed(settings.__mro__[:-1]):
+        tree = ast.parse(textwrap.dedent(inspect.getsource(owner))).body[0]
+        assert isinstance(tree, ast.ClassDef)
+        for node, after in zip(tree.body, tree.body[1:], strict=False):
+            if (
+                isinstance(node, ast.AnnAssign)
+                and isinstance(node.target, ast.Name)
+                and isinstance(after, ast.Expr)
+                and isinstance(after.value, ast.Constant)
+            ):
+                found[node.target.id] = inspect.cleandoc(str(after.value.value))
+    return found
+
+
+def _settings_rows(settings: type) -> list[tuple[str, str, str]]:
+    options, described = get_field_options(settings), _described_fields(settings)
+    rows = []
+    for item in dataclasses.fields(settings):
+        known = options.get(item.name)
+        help_text = known.help if known else described.get(item.name, "")
+        default = known.shown_default if known and known.shown_default else _default(item)
+        rows.append((f"`{item.name}`", default, help_text))
+    return rows
+
+
+def _default(item: dataclasses.Field[Any]) -> str:
+    if item.default is dataclasses.MISSING or item.default is None or item.default in ("", ()):
+        return ""
+    return f"`{str(item.default).lower() if isinstance(item.default, bool) else _cell(item.default)}`"
+
+
+def config_file() -> str:
+    """Every key of a TOML file, table by table."""
+    top = [row for row in _settings_rows(RunConfig) if row[0].strip("`") in get_field_options(RunConfig)]
+    columns = ("key", "default", "meaning")
+    parts = ["## Top level", _table(columns, top).strip()]
+    for name, settings in RunConfig.TABLES.items():
+        parts += [f"## `[{name}]`", _first_line(settings), _table(columns, _settings_rows(settings)).strip()]
+    for method in ("guided", MACRO):
+        settings = METHODS[method].settings
+        parts += [f"## `[search]` with method `{method}`", _table(columns, _settings_rows(settings)).strip()]
+    return "\n\n".join(["", *parts, ""])
+
+
+def run_folder_files() -> str:
+    """The files of a run's folder, from the module that writes them."""
+    rows = []
+    for line in (run_folder.__doc__ or "").splitlines():
+        name, _, meaning = line.partition("  ")
+        if meaning.strip() and ("." in name or "/" in name):
+            rows.append((f"`{name.strip()}`", meaning.strip()))
+    return _table(("file", "what it holds"), rows)
+
+
+def route_file_fields() -> str:
+    """The keys of a route file."""
+    described = _described_fields(RouteFile) | {
+        "route": "The route or mixture, in the paper's notation.",
+        "model": "Name by which the model was loaded.",
+        "weights_id": "The model the route belongs to, whatever it is called.",
+        "task": "The task it was found for.",
+        "revision": "Commit of a hub model.",
+        "decoding": "How answers were obtained: mode and budgets.",
+    }
+    rows = [("`format`", "`macro-route/1`"), ("`layers`", "Number of layers of the model.")]
+    rows += [(f"`{item.name}`", described.get(item.name, "")) for item in dataclasses.fields(RouteFile)]
+    return _table(("key", "what it holds"), rows)
+
+
+def public_names() -> str:
+    """Every public name with the first line of its documentation, package by package."""
+    parts = []
+    for package in PUBLIC_PACKAGES:
+        module = import_module(f"macro_routing.{package}".rstrip("."))
+        rows = [(f"`{name}`", _first_line(getattr(module, name))) for name in module.__all__ if name[0] != "_"]
+        heading = f"## `{module.__name__}`"
+        parts += [heading, _table(("name", "what it is"), rows).strip(), f"<!-- api {module.__name__} -->"]
+    return "\n\n".join(["", *parts, ""])
+
+
+def _first_line(value: Any) -> str:
+    return (inspect.getdoc(value) or "").split("\n\n")[0] if callable(value) else "a table of names"
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    name.__name__: name
+    for name in (
+        *(architectures, exports, models, presets, tasks, synthetic_tasks, shared_questions, methods),
+        *(config_file, run_folder_files, route_file_fields, public_names),
+    )
+}

@@ -1,0 +1,159 @@
+"""Tables of the pages that are made from several records at once: the headline, the peers, the speed bound."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from macro_routing.routes import parse_route
+
+DATA = Path(__file__).resolve().parents[1] / "docs" / "data"
+RUNS = DATA.parents[1] / "experiments" / "raw" / "runs"
+WAYS = {"direct": "direct answers", "likelihood": "choices by likelihood", "reasoning": "with reasoning"}
+METHODS = {"guided": "default", "macro": "paper", "random": "random", "rys": "RYS"}
+UNCHANGED = "+0.0 (+0.0 to +0.0)"
+_LEFT_OUT = re.compile(r"published|^standard$|top-1|no Vit")
+"""Rows of the comparison that are no methods of their own."""
+LAYERS = 28
+"""Layers of the model that the decoding records are of."""
+
+
+@cache
+def read_record(name: str) -> Mapping[str, Any]:
+    """A recorded measurement."""
+    content: Mapping[str, Any] = json.loads((DATA / name).read_text(encoding="utf-8"))
+    return content
+
+
+def split_setting(row: Mapping[str, Any]) -> tuple[str, str, bool]:
+    """Task, way to answer, and whether the small model was asked."""
+    task, mode, *rest = (part.strip() for part in row["setting"].replace(" (new)", "").split(","))
+    return task, mode, "small model" in rest
+
+
+@cache
+def _count_test_items(folder: str) -> int:
+    """The number of test items of a setting, from the verdicts of its recorded runs."""
+    line = (RUNS / f"{folder}.jsonl").read_text(encoding="utf-8").splitlines()[0]
+    digits = next(iter(json.loads(line)["right"].values()))
+    return int(digits, 16).bit_length() - 1
+
+
+def _gain(row: Mapping[str, Any], method: str) -> float:
+    """The mean gain over seeds, in points."""
+    raw = row["raw"]
+    return 100 * fmean(raw[name][1] for name in raw if name.rpartition("-")[0] == method)
+
+
+def _truncation(row: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> str:
+    of = answers.get(row["setting"])
+    if of is None:
+        return ""
+    before, after = (of[name].split(" ")[0] for name in ("standard", "guided"))
+    return f"{before} → {after}"
+
+
+def headline() -> str:
+    """Gains on test sets, setting by setting, grouped by how the model answers."""
+    rows = read_record("search_quality.json")["results"]
+    answers = {row["setting"]: row for row in read_record("search_quality_answers.json")["results"]}
+    lines = ["| task | n | standard (%) | " + " | ".join(METHODS.values()) + " | truncated (%) |"]
+    lines.append("| --- |" + " ---: |" * (len(METHODS) + 3))
+    for mode, title in WAYS.items():
+        chosen = [row for row in rows if split_setting(row)[1] == mode]
+        means = " | ".join(f"**{fmean(_gain(row, method) for row in chosen):+.1f}**" for method in METHODS)
+        lines.append(f"| **{title}**, mean of {len(chosen)} | | | {means} | |")
+        for row in sorted(chosen, key=lambda row: -_gain(row, "guided")):
+            task, _, small = split_setting(row)
+            count = f"{_count_test_items(('small-' if small else '') + f'{task}-{mode}'):,}"
+            gains = " | ".join(row[method].replace(UNCHANGED, "0") for method in METHODS)
+            name = task + (" ᵃ" if small else "")
+            lines.append(f"| {name} | {count} | {row['standard']:.1f} | {gains} | {_truncation(row, answers)} |")
+    return "\n".join(["", *lines, ""])
+
+
+def _mean_gain(*modes: str) -> str:
+    rows = [row for row in read_record("search_quality.json")["results"] if split_setting(row)[1] in modes]
+    return f"{fmean(_gain(row, 'guided') for row in rows):+.1f}"
+
+
+def _accuracy(task: str, mode: str, *, routed: bool) -> str:
+    row = next(
+        one for one in read_record("search_quality.json")["results"] if split_setting(one) == (task, mode, False)
+    )
+    return f"{row['standard'] + (_gain(row, 'guided') if routed else 0):.1f}"
+
+
+def _truncated_range() -> str:
+    """The lowest and highest share of truncated answers of the standard pass on the benchmarks answered directly."""
+    rows = [row for row in read_record("search_quality_answers.json")["results"] if split_setting(row)[1] == "direct"]
+    shares = [float(row["standard"].split(" ")[0]) for row in rows if split_setting(row)[0] != "counting"]
+    return f"{min(shares):.0f} to {max(shares):.0f}"
+
+
+def _speed_bound() -> str:
+    """How many times as fast as ``generate`` at its fastest pace per applied layer, for the same routes."""
+    raw = read_record("fused_qwen.json")["results"][0]["raw"]
+    lengths = [parse_route(route, LAYERS).length for route in raw["compared_routes"]]
+    pace = min(seconds / length for seconds, length in zip(raw["generate_seconds"], lengths, strict=True))
+    return f"{pace * sum(lengths) / raw['same_seconds']:.1f}"
+
+
+def _generate_seconds() -> str:
+    raw = read_record("fused_qwen.json")["results"][0]["raw"]
+    return ", ".join(f"{seconds:.1f}" for seconds in raw["generate_seconds"])
+
+
+def peers() -> str:
+    """Every method's mean gain over the tasks of the comparison, the oracle apart."""
+    rows = [row for row in read_record("peers.json")["results"] if not _LEFT_OUT.search(row["method"])]
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    lines = ["| method | " + " | ".join(tasks) + " | mean |", "| --- |" + " ---: |" * (len(tasks) + 1)]
+    by_method: dict[str, dict[str, float]] = {}
+    for row in rows:
+        by_method.setdefault(row["method"], {})[row["task"]] = float(row["difference"].split(" ")[0])
+    order = sorted(by_method, key=lambda name: ("oracle" in name, -fmean(by_method[name].values())))
+    for method in order:
+        gains = by_method[method]
+        cells = " | ".join(f"{gains[task]:+.1f}" if task in gains else "" for task in tasks)
+        lines.append(f"| {method} | {cells} | {fmean(gains.values()):+.1f} |")
+    return "\n".join(["", *lines, ""])
+
+
+def paper_reproduction() -> str:
+    """The paper's search with its own settings, task by task, over seeds."""
+    rows = read_record("results.json")["results"]
+    columns = (
+        "task",
+        "answers",
+        "n",
+        "standard (%)",
+        "MACRO (%)",
+        "gain, seeds 1, 2, 42 (points)",
+        "majority answer (%)",
+    )
+    lines = ["| " + " | ".join(columns) + " |", "| --- | --- |" + " ---: |" * 5]
+    for key in dict.fromkeys((row["task"], row["mode"]) for row in rows):
+        some = [row for row in rows if (row["task"], row["mode"]) == key]
+        gains = ", ".join(str(row["difference"]).split(" ")[0] for row in some)
+        means = [f"{fmean(float(row[name]) for row in some):.1f}" for name in ("standard", "macro", "constant")]
+        lines.append("| " + " | ".join([*key, f"{some[0]['n']:,}", means[0], means[1], gains, means[2]]) + " |")
+    return "\n".join(["", *lines, ""])
+
+
+VALUES: dict[str, Callable[[], str]] = {
+    "gain-direct": lambda: _mean_gain("direct"),
+    "gain-other": lambda: _mean_gain("likelihood", "reasoning"),
+    "svamp-routed": lambda: _accuracy("svamp", "direct", routed=True),
+    "svamp-direct": lambda: _accuracy("svamp", "direct", routed=False),
+    "svamp-reasoning": lambda: _accuracy("svamp", "reasoning", routed=False),
+    "truncated-range": _truncated_range,
+    "speed-bound": _speed_bound,
+    "generate-seconds": _generate_seconds,
+}
+TABLES: dict[str, Callable[[], str]] = {
+    one.__name__.replace("_", "-"): one for one in (headline, peers, paper_reproduction)
+}
