@@ -111,7 +111,7 @@ def run_replay(job: Job) -> dict[str, Any]:
     }
 
 
-def count_changes(differences: NDArray[np.int8]) -> list[int]:
+def count_changes(differences: NDArray[np.int8] | NDArray[np.float64]) -> list[int]:
     """Fixed, broken and all examples."""
     return [int((differences > 0).sum()), int((differences < 0).sum()), len(differences)]
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from macro_routing.deploy.route_loading import load_route
     from macro_routing.deploy.routed_checkpoint import register
     from macro_routing.evaluation.evaluator import evaluate
+    from macro_routing.evaluation.own_objective import maximize_objective
     from macro_routing.models.frozen import load_model
     from macro_routing.models.routing import apply_route
     from macro_routing.routes.mixture import Mixture, parse_mixture
@@ -32,6 +33,7 @@ __all__ = [
     "load_model",
     "load_route",
     "load_task",
+    "maximize_objective",
     "parse_mixture",
     "parse_route",
     "register",
@@ -48,6 +50,7 @@ __getattr__, __dir__ = make_lazy_imports(
         "load_model": "models.frozen",
         "load_route": "deploy.route_loading",
         "load_task": "tasks.catalog",
+        "maximize_objective": "evaluation.own_objective",
         "parse_mixture": "routes.mixture",
         "parse_route": "routes.notation",
         "register": "deploy.routed_checkpoint",

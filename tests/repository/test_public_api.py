@@ -24,6 +24,7 @@ PUBLIC = {
     "load_model",
     "load_route",
     "load_task",
+    "maximize_objective",
     "parse_mixture",
     "parse_route",
     "register",

@@ -21,8 +21,8 @@ from macro_routing.routes.route import Route
 from macro_routing.search.decision_settings import SPEED, DecisionSettings
 
 RouteT = TypeVar("RouteT", bound=RouteOrMixture)
-GetCorrect = Callable[[RouteT], NDArray[np.bool_]]
-"""Which fresh examples a route answers correctly; the search used none of them, and all routes get the same ones."""
+GetScores = Callable[[RouteT], NDArray[np.bool_] | NDArray[np.float64]]
+"""A route's score on every fresh example, from 0 to 1; the search used none of them, and all routes get the same."""
 TYPICAL_DISCORDANCE = 0.2
 """Share of examples on which a route and the standard pass usually differ."""
 _TYPICAL_FINALISTS = 5
@@ -37,8 +37,8 @@ class FinalistEvidence:
     """What fresh examples say about one finalist."""
 
     route: RouteOrMixture
-    differences: NDArray[np.int8]
-    """By example: 1 if only the route is correct, -1 if only the standard pass is."""
+    differences: NDArray[np.float64]
+    """By example: 1 if only the route is correct, -1 if only the standard pass is; between them with partial scores."""
     required_gain: float
     p_value: float
     """Of a true gain of at most ``required_gain``, corrected for the number of finalists."""
@@ -56,20 +56,21 @@ class FinalistEvidence:
 
 
 def assess_finalists(
-    routes: Sequence[RouteT], get_correct_flags: GetCorrect[RouteT], settings: DecisionSettings
+    routes: Sequence[RouteT], get_scores: GetScores[RouteT], settings: DecisionSettings
 ) -> dict[RouteT, FinalistEvidence]:
     """The evidence for every route but the standard pass."""
     routes = [route for route in dict.fromkeys(routes) if not route.is_standard]
     if not routes:
         return {}
-    standard = get_correct_flags(cast(RouteT, Route.standard(routes[0].layers))).astype(np.int8)
-    differences = np.array([get_correct_flags(route).astype(np.int8) - standard for route in routes])
+    standard = get_scores(cast(RouteT, Route.standard(routes[0].layers))).astype(np.float64)
+    differences = np.array([get_scores(route).astype(np.float64) - standard for route in routes])
     required = [settings.required_gain(route) for route in routes]
     p_values = compute_sign_flip_p_values(differences, required)
-    counts = [(int((row > 0).sum()), int((row < 0).sum()), len(row)) for row in differences]
     return {
-        route: FinalistEvidence(route, row, gain, p_value, GainPosterior.from_counts(*count))
-        for route, row, gain, p_value, count in zip(routes, differences, required, p_values, counts, strict=True)
+        route: FinalistEvidence(
+            route, row, gain, p_value, GainPosterior.from_sums(float(row.sum()), float((row**2).sum()), len(row))
+        )
+        for route, row, gain, p_value in zip(routes, differences, required, p_values, strict=True)
     }
 
 
@@ -101,7 +102,7 @@ def _is_significantly_worse(finalist: FinalistEvidence, best: FinalistEvidence, 
     return compute_sign_flip_p_values((best.differences - finalist.differences)[None], [0.0])[0] <= level
 
 
-def compute_sign_flip_p_values(differences: NDArray[np.int8], required: Sequence[float]) -> list[float]:
+def compute_sign_flip_p_values(differences: NDArray[np.float64], required: Sequence[float]) -> list[float]:
     """One-sided p-values of ``[route, example]`` differences, corrected for the number of routes.
 
     If no route is better than the control, the sign of every example's differences is a coin flip, the same one for all
@@ -109,7 +110,7 @@ def compute_sign_flip_p_values(differences: NDArray[np.int8], required: Sequence
     a gain is required or a loss allowed, this holds for many examples only, so no p-value is below that of the
     normal distribution.
     """
-    rows = differences.astype(np.float64)
+    rows = np.asarray(differences, dtype=np.float64)
     if not rows.shape[1]:
         return [1.0] * len(rows)
     spread = np.sqrt((rows**2).sum(axis=1) + _PSEUDO_COUNT)

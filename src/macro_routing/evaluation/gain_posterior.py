@@ -34,8 +34,15 @@ class GainPosterior:
         cls, fixed: int, broken: int, n: int, prior_weights: Sequence[float] = PRIOR_WEIGHTS
     ) -> "GainPosterior":
         """The posterior after ``n`` fresh examples, of which the route fixed some and broke some."""
+        return cls.from_sums(fixed - broken, fixed + broken, n, prior_weights)
+
+    @classmethod
+    def from_sums(
+        cls, differences: float, squares: float, n: int, prior_weights: Sequence[float] = PRIOR_WEIGHTS
+    ) -> "GainPosterior":
+        """The posterior after ``n`` fresh examples, by the sum of the differences and that of their squares."""
         prior = np.array(PRIOR_SCALES) ** 2
-        gain, variance = (fixed - broken) / max(n, 1), (fixed + broken + _PSEUDO_COUNT) / max(n, 1) ** 2
+        gain, variance = differences / max(n, 1), (squares + _PSEUDO_COUNT) / max(n, 1) ** 2
         total = prior + variance
         evidence = np.array(prior_weights) * np.exp(-(gain**2) / (2 * total)) / np.sqrt(total)
         return cls(evidence / evidence.sum(), prior / total * gain, prior / total * variance)
