@@ -1,5 +1,7 @@
 """Reports of real runs in a real browser: nothing logged, nothing sticking out, buttons and search at work."""
 
+import json
+
 import pytest
 
 from macro_routing.report import write_report, write_run_comparison
@@ -91,6 +93,24 @@ def test_nothing_is_logged_and_nothing_sticks_out(browser, pages, width, dark):
         assert browser.overflow() == (0, [])
         assert browser.complaints() == []
         assert browser.run("document.title") != "broken"
+
+
+_CUT = """[...document.querySelectorAll('.scroll')].map((box) =>
+  [box.scrollWidth > box.clientWidth + 1, getComputedStyle(box, '::before').content.includes('sideways')])"""
+_VISIBLE = """(([section, columns]) => [...document.querySelectorAll(`#${section} th`)].slice(0, columns)
+  .every((cell) => cell.getBoundingClientRect().right <= document.documentElement.clientWidth))"""
+
+
+def test_tables_that_scroll_say_so_and_begin_with_what_matters(browser, pages):
+    """On a phone: the variant with its accuracy and gain, the rounds' best beside the standard pass."""
+    browser.open(pages[0], 390)
+    boxes = browser.run(_CUT)
+    assert all(is_cut == says_so for is_cut, says_so in boxes)
+    assert any(is_cut for is_cut, _ in boxes)
+    for section, columns in (("result", 3), ("accuracy-per-round", 4), ("cost", 4)):
+        assert browser.run(f"({_VISIBLE})({json.dumps([section, columns])})"), section
+    browser.open(pages[0], 1280)
+    assert browser.run("(([box]) => box.scrollWidth <= box.clientWidth)(document.querySelectorAll('#cost .scroll'))")
 
 
 def test_the_browser_sees_what_it_is_meant_to_see(browser, tmp_path):

@@ -63,7 +63,7 @@ def test_there_is_a_button_per_round_and_the_last_is_shown():
     maps = render_policy_maps([PolicyFrame(rounds, policy) for rounds in (0, 1, 2)], None)
     assert re.findall(r'<label for="policy-\d">(\w+)</label>', maps) == ["before", "1", "2"]
     assert re.findall(r'id="(policy-\d)" checked', maps) == ["policy-2"]
-    assert maps.count("Its most probable program") == 3
+    assert maps.count("Its most probable route") == 3
     assert "taken" not in maps
 
 

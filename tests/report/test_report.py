@@ -310,8 +310,18 @@ def test_cost_is_shown_as_measured_or_said_not_to_be(tmp_path):
     assert "Time and memory were not measured" in words(page_of(place))
     place.write_json("cost.json", cost(peak_bytes=3 << 20))
     seen = words(page_of(place))
-    for part in ("20 ms", "25 ms", "+25.0 %", "+12.5 %", "2.0 KiB", "3 MiB", "fastest of 3 turns on cuda:0"):
+    for part in ("20 ms", "25 ms", "+25.0 %", "+12.5 %", "2.0 KiB", "3 MiB none", "fastest of 3 turns on cuda:0"):
         assert part in seen, part
+    noisy = cost()
+    noisy["routes"][ROUTE]["noise"] = 0.2
+    place.write_json("cost.json", noisy)
+    assert "50 ms 50 ms none seen noise 20 %" in words(page_of(place))
+    noisy["routes"][ROUTE] |= {"noise": 1.74, "layers": 8}
+    place.write_json("cost.json", noisy)
+    seen = words(page_of(place))
+    assert "20 ms 25 ms not known noise 174 %" in seen
+    assert "layers applied 8 8 none" in seen
+    assert "noise of 0 %" not in seen
     place.write_json("cost.json", {**cost(), "device": "cpu"})
     assert "Memory was not measured: only CUDA devices count it, and this was cpu." in words(page_of(place))
     place.write_json("cost.json", {**cost(), "not_measured": "memory ran out"})
@@ -387,12 +397,49 @@ def test_finalists_are_shown_with_what_the_decision_knew():
         "expected_deviation": 0.012,
         "required_gain": 0.00625,
         "p_value": 0.004,
+        "certainty": 0.985,
     }
     standard = {**finalist, "route": "L0 RJ", "length": 8, "correct": 50, "holdout": 280}
-    standard |= dict.fromkeys(("expected_gain", "expected_deviation", "required_gain", "p_value"))
-    table = render_candidates_table({"chosen": finalist["route"], "refused": "", "candidates": [standard, finalist]})
-    text = re.sub(r"<[^>]*>", " ", table)
+    standard |= dict.fromkeys(("expected_gain", "expected_deviation", "required_gain", "p_value", "certainty"))
+    choice = {"chosen": finalist["route"], "refused": "", "candidates": [standard, finalist]}
+    text = re.sub(r"<[^>]*>", " ", render_candidates_table(choice, 0.1))
     assert "360 of 600" in text
     assert "+3.1 ± 1.2" in " ".join(text.split())
     assert "+0.6" in text
-    assert "corrected for the number of finalists" in text
+    assert "corrected for the number of finalists; only finalists with p of at most 0.1 are returned" in text
+    assert "98.5" in text
+    assert "on 600 examples, none of which the search used: 500 held back from training and 100 of validation" in text
+    assert "cannot be distinguished from the most accurate" in text
+    faster = {**finalist, "required_gain": -0.03}
+    speed = render_candidates_table({**choice, "candidates": [standard, faster]}, 0.05)
+    assert "Of those that pass, the one with the fewest layers is returned; without any" in speed
+    assert "cannot be distinguished" not in speed
+
+
+def test_the_page_says_what_chose_the_route_whatever_the_method(tmp_path):
+    place = complete(tmp_path / "run")
+    assert "chosen by validation" in words(page_of(place))
+    decided = {"holdout": 0, "holdout_n": 0, "expected_gain": 0.01, "expected_deviation": 0.01, "required_gain": -0.03}
+    decided |= {"p_value": 0.01, "certainty": 0.9}
+    lines = [candidate(route, **decided) for route in ("L0 RJ", ROUTE)]
+    place.write_json("candidates.json", {"chosen": ROUTE, "refused": "", "candidates": lines})
+    seen = words(page_of(place))  # the method is MACRO, searched for speed
+    assert "chosen by the final decision" in seen
+    assert "chosen by validation" not in seen
+    assert "best on the validation examples" not in seen
+
+
+def test_negative_numbers_have_a_minus_sign_and_routes_their_hyphens(tmp_path):
+    place = complete(tmp_path / "run")
+    verdict = "L0-L4 L2(-0.5h-1) RJ: -6.7 points (95 % interval -16.7 to -0.2)."
+    place.write_json("result.json", {**result(), "verdict": verdict})
+    assert "L0-L4 L2(-0.5h-1) RJ: −6.7 points (95 % interval −16.7 to −0.2)." in words(page_of(place))
+
+
+def test_the_command_that_reproduces_a_run_names_a_file_of_its_folder(tmp_path):
+    place = complete(tmp_path / "run", units={"race": 3})
+    assert "for a file run.toml" in words(page_of(place))
+    place.write_text("run.toml", "x")
+    seen = words(page_of(place))
+    assert "macro search --config run.toml" in seen
+    assert "it is run.toml in the run's folder" in seen

@@ -12,6 +12,7 @@ from macro_routing.search.decision_settings import DecisionSettings
 from macro_routing.search.empirical_scores import MAX_FITTED_DRAWS, subsample_draws_keeping_best
 from macro_routing.search.route_edits import list_edits_of_standard_pass_without_adds, program_from_edits
 from macro_routing.search.searcher import Draw, Proposal
+from macro_routing.search.top_k import decode_top_routes
 
 SMALL = RouteSpace(8, max_length=12)
 
@@ -194,6 +195,20 @@ def test_the_policy_moves_to_what_is_good():
     _, state = play(search, score)
     assert search.policy(state).log_probability(target.program_with_earliest_rejoin()) > before + 1
     assert search.candidates(state)[1].route == target
+
+
+def test_a_candidate_has_the_probability_of_its_most_probable_program():
+    """As routes that are decoded from a policy."""
+    search = GuidedSearch(SMALL, 60, 2000, GuidedSettings(draws=10), 2)
+    _, state = play(search, lambda _route, examples: Score(len(examples) // 2, len(examples)))
+    policy = search.policy(state)
+    decoded = {candidate.route: candidate for candidate in decode_top_routes(policy, 3000)}
+    compared = [candidate for candidate in search.candidates(state) if candidate.route in decoded]
+    assert len(compared) > 1
+    for candidate in compared:
+        assert candidate.log_probability == pytest.approx(decoded[candidate.route].log_probability)
+    shortest = policy.log_probability(Route.standard(8).program_with_earliest_rejoin())
+    assert compared[0].log_probability > shortest + 0.1  # written in another way
 
 
 def test_a_lonely_peak_is_a_finalist_though_the_model_expects_none():

@@ -117,7 +117,7 @@ def print_run_result(result: RunResult, page: Path, *, as_json: bool) -> None:
     print(result.verdict)
     print_table(headings, rows, left=("", "route"), wrapped=("route",))
     if len(result.variants) > 2:
-        print("MACRO was chosen on validation data; top-1 is the most probable program, no Vit. the best draw.")
+        print("The first was chosen before the test; top-1 is the most probable program, no Vit. the best draw.")
     files = {"route": [("route file", "route.json")], "router": [("routers", "routers")]}.get(result.kind, [])
     paths = [(name, Path(result.folder) / file) for name, file in files]
     # Where no example had a label there are no routers.

@@ -26,27 +26,31 @@ _FIELDS: dict[str, tuple[str, Callable[[float], str]]] = {
     "token_seconds": ("time per token", format_milliseconds),
     "peak_bytes": ("peak memory", format_mebibytes),
 }
-"""By field of cost.json: its column and how it is written."""
+"""By field of cost.json: its name and how it is written."""
+_MAX_USEFUL_NOISE = 0.25
+"""From here on nothing is said of a difference in time: the machine was busy with something else."""
 
 Cost = Mapping[str, Any]
 
 
 def render_route_cost_section(route: RouteOrMixture, cost: Cost | None, rounds: Sequence[RoundReport]) -> Markup:
     """Layers, time and memory of both; what was not measured says so. Below them, what the search itself took."""
-    standard, routed = (_get_route_costs(arm, cost) for arm in (Route.standard(route.layers), route))
+    arms = [("standard", Route.standard(route.layers)), *([] if route.is_standard else [("route", route)])]
+    costs = [_get_route_costs(arm, cost) for _, arm in arms]
     rows: list[Row] = [
         [
             TableCell(name, kind="bold"),
-            *("not measured" if costs[field] is None else show(costs[field]) for field, (_, show) in _FIELDS.items()),
+            *("not measured" if arm[field] is None else show(arm[field]) for arm in costs),
+            *([] if route.is_standard else [_format_cost_change(field, *costs, cost)]),
         ]
-        for name, costs in (("standard pass", standard), ("route", routed))
+        for field, (name, show) in _FIELDS.items()
+        if cost is None or field != "peak_bytes" or any(arm[field] is not None for arm in costs)
     ]
-    changes = ["difference", *(_format_cost_change(field, standard, routed, cost) for field in _FIELDS)]
-    columns = ["", *(column for column, _ in _FIELDS.values())]
+    columns = ["", *(name for name, _ in arms), *([] if route.is_standard else ["difference"])]
     measured = [] if cost is None else cost["routes"].values()
     return render_template(
         "cost.html",
-        table=ReportTable(columns, rows, numbers=columns[1:], footer=() if route.is_standard else changes),
+        table=ReportTable(columns, rows, numbers=columns[1:]),
         cost=cost,
         repeats=max((costs.get("turns", 0) for costs in measured), default=0),
         has_peak=any(costs.get("peak_bytes") is not None for costs in measured),
@@ -59,12 +63,17 @@ def _get_route_costs(route: RouteOrMixture, cost: Cost | None) -> dict[str, Any]
     return {field: measured.get(field) for field in _FIELDS} | {"layers": measured.get("layers", route.length)}
 
 
-def _format_cost_change(field: str, standard: Cost, routed: Cost, cost: Cost | None) -> str:
+def _format_cost_change(field: str, standard: Cost, routed: Cost, cost: Cost | None) -> str | TableCell:
     before, after = standard[field], routed[field]
     if not before or after is None:
         return NO_VALUE
     change = after / before - 1
+    if not field.endswith("_seconds") or cost is None:
+        return f"{format_points(change)} %" if change else "none"
     # How far repeats of the same route lie apart.
-    noises = [costs.get("noise", 0.0) for costs in cost["routes"].values()] if cost is not None else []
-    noise = max(noises, default=0.0) if field.endswith("_seconds") else 0.0
-    return f"within the noise of {100 * noise:.0f} %" if abs(change) <= noise else f"{format_points(change)} %"
+    noise = max(costs.get("noise", 0.0) for costs in cost["routes"].values())
+    if noise > _MAX_USEFUL_NOISE:
+        return TableCell("not known", f"noise {100 * noise:.0f} %")
+    return (
+        TableCell("none seen", f"noise {100 * noise:.0f} %") if abs(change) <= noise else f"{format_points(change)} %"
+    )

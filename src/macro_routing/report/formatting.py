@@ -1,8 +1,10 @@
 """Numbers as text: percentages, differences, intervals, p-values, counts, durations and sizes."""
 
 import math
+import re
 
 _NO_BREAK_SPACE, _THIN_SPACE, _MINUS = "\u00a0", "\u202f", "−"
+_NEGATIVE_NUMBER = re.compile(r"(?<!\S)-(?=\d)")
 NO_VALUE = "–"
 """Placeholder for a missing number."""
 
@@ -15,6 +17,11 @@ def format_signed(value: float, digits: int = 1) -> str:
 def use_minus_sign(text: str) -> str:
     """Replace hyphens by true minus signs."""
     return text.replace("-", _MINUS)
+
+
+def use_minus_in_sentence(text: str) -> str:
+    """Replace the hyphen before a negative number by the minus sign; routes and ranges keep theirs."""
+    return _NEGATIVE_NUMBER.sub(_MINUS, text)
 
 
 def format_percent(share: float | None) -> str:

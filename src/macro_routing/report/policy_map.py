@@ -61,7 +61,7 @@ def _make_policy_frame_fields(frame: PolicyFrame, chosen: Route | None) -> dict[
         "name": frame.name,
         "figure": draw_policy_map(frame, chosen),
         "probability": format_percent(math.exp(best.log_probability)),
-        "program": str(best.program),
+        "route": str(best.route),
     }
 
 

@@ -19,6 +19,7 @@ from macro_routing.report.formatting import (
     format_percent,
     format_points,
     format_points_interval,
+    use_minus_in_sentence,
     use_minus_sign,
 )
 from macro_routing.report.style import get_cell_text_class, get_shade_class, make_page_css, read_template_asset
@@ -28,7 +29,7 @@ _UNPRINTABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uf
 """Characters that are not allowed in HTML, and surrogates that UTF-8 cannot encode."""
 _FILTERS = (
     *(format_count, format_duration, format_percent, format_points, format_points_interval),
-    *(use_minus_sign, get_shade_class, get_cell_text_class),
+    *(use_minus_in_sentence, use_minus_sign, get_shade_class, get_cell_text_class),
 )
 
 

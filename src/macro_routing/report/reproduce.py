@@ -20,6 +20,7 @@ def render_reproduction(run: RunData) -> Markup:
         config=format_config_as_toml(run.given_config),
         config_file=CONFIG_FILE,
         needs_file=CONFIG_FILE in command,
+        has_file=(run.path / CONFIG_FILE).is_file(),
         data=_list_data_facts(run),
         model=_list_model_facts(run),
         environment={name: value for name, value in run.header["environment"].items() if name not in private},

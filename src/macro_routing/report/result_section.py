@@ -19,14 +19,9 @@ from macro_routing.report.rendering import render_template
 from macro_routing.report.scale import Scale
 from macro_routing.report.tables import ReportTable, TableCell
 from macro_routing.routes.route import Route
-from macro_routing.runs.methods import GUIDED
-from macro_routing.runs.result import NO_DECODING, SELECTED, STANDARD, TOP_1, TOP_1_ANCHORED, RouteTestResult, RunResult
+from macro_routing.runs.result import NO_DECODING, STANDARD, TOP_1, TOP_1_ANCHORED, RouteTestResult, RunResult
 
 _MEANINGS = {
-    **{
-        title: f"chosen by {'the final decision' if name == GUIDED else 'validation'}"
-        for name, title in SELECTED.items()
-    },
     TOP_1: "most probable in the final policy",
     TOP_1_ANCHORED: "first of the final set, where the standard pass was inserted",
     NO_DECODING: "best draw, nothing decoded",
@@ -41,7 +36,9 @@ _VARIANTS_NOTE = (
 _LIKELIHOOD_NOTE = "Choices were compared by likelihood: no text was generated, so nothing was truncated."
 
 
-def render_result(result: RunResult, answers: Mapping[str, Any] | None, *, generates: bool, seed: int) -> Markup:
+def render_result(
+    result: RunResult, answers: Mapping[str, Any] | None, *, generates: bool, seed: int, chosen_by: str = ""
+) -> Markup:
     """The paired comparison that the verdict rests on, and every variant."""
     differences = {} if answers is None else _compare_with_standard(answers, result, seed)
     return render_template(
@@ -49,7 +46,7 @@ def render_result(result: RunResult, answers: Mapping[str, Any] | None, *, gener
         paired=result.comparison,
         detectable=format_detectable_gain(result.detectable),
         p_value=f"{result.comparison.p_value:.2g}",
-        table=_make_tested_routes_table(result, differences, generates=generates),
+        table=_make_tested_routes_table(result, differences, chosen_by, generates=generates),
         notes=[
             _CHOICE_NOTE,
             *([_VARIANTS_NOTE] if len(result.variants) > 2 else []),
@@ -69,32 +66,37 @@ def _compare_with_standard(answers: Mapping[str, Any], result: RunResult, seed: 
 
 
 def _make_tested_routes_table(
-    result: RunResult, differences: Mapping[str, PairedComparison], *, generates: bool
+    result: RunResult, differences: Mapping[str, PairedComparison], chosen_by: str, *, generates: bool
 ) -> ReportTable:
     bounds = [wilson_interval(variant.accuracy, variant.n) for variant in result.variants]
     scale = Scale(min(low for low, _ in bounds), max(high for _, high in bounds), 5, 115)
-    rows = [_make_route_test_row(variant, scale, differences.get(variant.route)) for variant in result.variants]
+    meanings = [f"chosen by {chosen_by}" if chosen_by else ""]
+    meanings += [_MEANINGS.get(variant.name, "") for variant in result.variants[1:]]
+    rows = [
+        _make_route_test_row(variant, meaning, scale, differences.get(variant.route))
+        for variant, meaning in zip(result.variants, meanings, strict=True)
+    ]
     # Columns that would be empty are left out: a phone is narrow.
     columns = [name for name in rows[0] if generates or name not in {"truncated", "tokens"}]
     return ReportTable(columns, [[row[name] for name in columns] for row in rows], _NUMBER_COLUMNS, highlighted=0)
 
 
 def _make_route_test_row(
-    variant: RouteTestResult, scale: Scale, difference: PairedComparison | None
+    variant: RouteTestResult, meaning: str, scale: Scale, difference: PairedComparison | None
 ) -> dict[str, str | TableCell]:
     low, high = wilson_interval(variant.accuracy, variant.n)
     return {
-        "variant": TableCell(variant.name, _MEANINGS.get(variant.name, ""), kind="name"),
+        "variant": TableCell(variant.name, meaning, kind="name"),
         "accuracy": TableCell(
             format_percent(variant.accuracy), f"{format_count(variant.correct)} of {format_count(variant.n)}"
-        ),
-        "95 % interval": TableCell(
-            render_template("interval_mark.svg", x=scale, low=low, middle=variant.accuracy, high=high),
-            format_percent_interval(low, high),
         ),
         "against standard": NO_VALUE
         if difference is None or variant.name == STANDARD
         else make_difference_cell(difference),
+        "95 % interval": TableCell(
+            render_template("interval_mark.svg", x=scale, low=low, middle=variant.accuracy, high=high),
+            format_percent_interval(low, high),
+        ),
         "layers": str(variant.length),
         "truncated": format_percent(variant.cut_off),
         "tokens": f"{variant.tokens:.1f}",

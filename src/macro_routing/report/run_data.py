@@ -68,6 +68,13 @@ class RunData:
         return str(self.header["scope"].get("task", self.given_config["task"]))
 
     @property
+    def chosen_by(self) -> str:
+        """What chose the route; empty where the result is not a route."""
+        if self.choice is None:
+            return ""
+        return "the final decision" if is_decided_by_test(self.choice) else "validation"
+
+    @property
     def chosen_route(self) -> RouteOrMixture | None:
         """The chosen route or mixture, once there is one."""
         return None if self.choice is None else parse_program_or_mixture(self.choice["chosen"], self.layers)
@@ -110,6 +117,11 @@ class RunData:
     def answer_mode(self) -> str:
         """How answers were obtained."""
         return str(self.resolved_config["decoding"]["mode"])
+
+
+def is_decided_by_test(choice: dict[str, Any]) -> bool:
+    """Whether the final decision's test chose among the candidates, not validation alone."""
+    return any("p_value" in candidate for candidate in choice["candidates"])
 
 
 def load_run_for_report(path: str | Path) -> RunData:

@@ -19,6 +19,7 @@ from macro_routing.report.search_tables import render_candidates_table, render_r
 from macro_routing.report.token_stats import render_token_stats
 from macro_routing.runs.folder import REPORT, RunFolder
 from macro_routing.runs.result import LEVEL
+from macro_routing.search.decision_settings import DecisionSettings
 
 
 def write_report(folder: str | Path, output: Path | None = None) -> Path:
@@ -56,7 +57,9 @@ def _render_sections(run: RunData) -> dict[str, Markup]:
     generates = run.generates_text
     if run.result is not None:
         seed = int(run.given_config["seed"])
-        sections["Result"] = render_result(run.result, run.answers, generates=generates, seed=seed)
+        sections["Result"] = render_result(
+            run.result, run.answers, generates=generates, seed=seed, chosen_by=run.chosen_by
+        )
     if run.chosen_route is not None:
         sections["Route"] = render_route(run.chosen_route)
         sections["Cost"] = render_route_cost_section(run.chosen_route, run.cost, run.rounds)
@@ -65,7 +68,10 @@ def _render_sections(run: RunData) -> dict[str, Markup]:
         sections["Truncation and tokens"] = stats
     sections |= _render_search_sections(run)
     if run.choice is not None:
-        sections["Candidates"] = render_candidates_table(run.choice)
+        level = run.given_config.get("decision", {}).get(
+            "max_error_probability", DecisionSettings().max_error_probability
+        )
+        sections["Candidates"] = render_candidates_table(run.choice, level)
     if run.result is not None and run.answers is not None:
         sections["Answers"] = render_changed_answers(run.answers, run.result, generates=generates)
     return {**sections, "To reproduce it": render_reproduction(run)}

@@ -17,21 +17,22 @@ from macro_routing.report.formatting import (
     use_minus_sign,
 )
 from macro_routing.report.rendering import render_table
+from macro_routing.report.run_data import is_decided_by_test
 from macro_routing.report.tables import ReportTable, Row, TableCell
 from macro_routing.runs.progress import RoundReport
 
 _MAX_CANDIDATES = 100
 _STANDARD = "L0 RJ"
 _ROUND_COLUMNS = (
-    *("round", "examples", "different", "best", "median", "stopped", "standard"),
+    *("round", "best", "standard", "median", "examples", "different", "stopped"),
     *("done", "known", "saved", "truncated", "time"),
 )
 _CANDIDATE_COLUMNS = ("route", "accuracy", "validation", "rank", "raw rank", "log-probability", "length", "")
 
-_FINALIST_COLUMNS = ("route", "correct", "measured", "expected gain", "must exceed", "p", "layers", "")
+_FINALIST_COLUMNS = (*("route", "measured", "p", "correct", "expected gain", "certainty", "layers", ""),)
 
 _ROUNDS_NOTE = (
-    "Different: routes among the draws; the rest are repeats. Best and median: of the draws scored to the end. "
+    "Different: different routes among the draws; the rest are repeats. Best and median: of draws scored to the end. "
     "Done, known and saved count evaluations, one route on one example each: done are those computed in this round, "
     "the standard pass included; known are those that the score store held; saved are repeats and what stopped draws "
     "were spared."
@@ -39,15 +40,22 @@ _ROUNDS_NOTE = (
 _CANDIDATES_NOTE = (
     "The best on the validation examples is chosen; ties go to the better one on the training examples, then to the "
     "shorter, then to the more probable. Rank counts different routes, raw rank counts programs, several of which can "
-    "be one route. One without ranks was not decoded from the policy: it is the anchor or came from the draws."
+    "be one route; the log-probability is that of the most probable of them. One without ranks was not decoded from the "
+    "policy: it is the anchor or came from the draws."
 )
 _FINALISTS_NOTE = (
-    "Correct: on the holdout and validation examples together, none of which the search used; measured is the "
-    "difference to the standard pass there. The expected gain is shrunk towards zero, since most finalists gain "
-    "nothing; ± is its standard deviation. A "
-    "finalist with additional layers must gain their price; with the objective speed it may lose the margin. p: "
-    "one-sided paired test, corrected for the number of finalists."
+    "Measured is the difference to the standard pass on {fresh} examples, none of which the search used: {holdout} "
+    "held back from training and {validation} of validation. p: one-sided paired test that the gain exceeds what it must, "
+    "corrected for the number of finalists; only finalists with p of at most {level:g} are returned. A finalist with "
+    "additional layers must gain their price; with the objective speed it may lose the margin. The expected gain is "
+    "shrunk towards zero, since most finalists gain nothing; ± is its standard deviation, and certainty the "
+    "probability that the true gain exceeds what it must. "
 )
+_ACCURACY_RULE = (
+    "Of those that pass, the one with the fewest layers is returned that cannot be distinguished from the most "
+    "accurate; without any, the standard pass."
+)
+_SPEED_RULE = "Of those that pass, the one with the fewest layers is returned; without any, the standard pass."
 
 
 def render_rounds_table(rounds: Sequence[RoundReport], draws: int) -> Markup:
@@ -57,19 +65,26 @@ def render_rounds_table(rounds: Sequence[RoundReport], draws: int) -> Markup:
     counts: Row = [format_count(done), format_count(known), _make_saved_evaluations_cell(done + known, saved)]
     footer: Row = ["all", *[""] * 6, *counts, "", duration]
     rows = [_make_round_row(report, report.draws or draws) for report in rounds]
-    return render_table(ReportTable(_ROUND_COLUMNS, rows, numbers=_ROUND_COLUMNS, footer=footer), [_ROUNDS_NOTE])
+    # Columns that would show zeros only are left out.
+    zeros = {
+        *(["stopped"] if not any(report.stopped for report in rounds) else []),
+        *(["truncated"] if not any(report.cut_off for report in rounds) else []),
+    }
+    shown = [index for index, name in enumerate(_ROUND_COLUMNS) if name not in zeros]
+    columns, footer, *rows = ([row[index] for index in shown] for row in (_ROUND_COLUMNS, footer, *rows))
+    return render_table(ReportTable(columns, rows, numbers=columns, footer=footer), [_ROUNDS_NOTE])
 
 
 def _make_round_row(report: RoundReport, draws: int) -> Row:
     return [
         TableCell(str(report.number), report.purpose) if report.purpose else str(report.number),
-        format_count(report.examples),
-        f"{report.different} of {draws}",
         # Without a complete draw there is no best one either.
         format_percent(None if report.median is None else report.best),
-        format_percent(report.median),
-        f"{report.stopped} of {draws}",
         TableCell(format_percent(report.standard), format_percent_interval(report.standard_low, report.standard_high)),
+        format_percent(report.median),
+        format_count(report.examples),
+        f"{report.different} of {draws}",
+        f"{report.stopped} of {draws}",
         format_count(report.run),
         format_count(report.known),
         _make_saved_evaluations_cell(report.run + report.known, report.saved),
@@ -82,14 +97,13 @@ def _make_saved_evaluations_cell(done: int, saved: int) -> TableCell:
     return TableCell(format_count(saved), format_percent(saved / (done + saved) if done + saved else None))
 
 
-def render_candidates_table(choice: dict[str, Any]) -> Markup:
+def render_candidates_table(choice: dict[str, Any], max_error_probability: float) -> Markup:
     """The final candidates with their validation scores, or with what the final decision knew about them."""
     candidates = choice["candidates"]
     shown = candidates[:_MAX_CANDIDATES]
-    is_tested = any("p_value" in candidate for candidate in candidates)
     columns, make_row, note = (
-        (_FINALIST_COLUMNS, _make_finalist_row, _FINALISTS_NOTE)
-        if is_tested
+        (_FINALIST_COLUMNS, _make_finalist_row, _describe_decision_rule(candidates, max_error_probability))
+        if is_decided_by_test(choice)
         else (_CANDIDATE_COLUMNS, _make_candidate_row, _CANDIDATES_NOTE)
     )
     standard = next((candidate for candidate in candidates if candidate["route"] == _STANDARD), None)
@@ -101,6 +115,19 @@ def render_candidates_table(choice: dict[str, Any]) -> Markup:
     if choice["refused"]:
         notes.append(f"The standard pass was chosen {choice['refused']}.")
     return render_table(ReportTable(columns, rows, columns[1:-1], chosen), notes)
+
+
+def _describe_decision_rule(candidates: Sequence[dict[str, Any]], max_error_probability: float) -> str:
+    """How the final decision chose, and on how many examples."""
+    first = candidates[0]
+    note = _FINALISTS_NOTE.format(
+        fresh=format_count(first["n"] + first["holdout_n"]),
+        holdout=format_count(first["holdout_n"]),
+        validation=format_count(first["n"]),
+        level=max_error_probability,
+    )
+    allows_loss = any((candidate["required_gain"] or 0) < 0 for candidate in candidates)
+    return note + (_SPEED_RULE if allows_loss else _ACCURACY_RULE)
 
 
 def _make_candidate_row(candidate: dict[str, Any], chosen: str, _: dict[str, Any] | None) -> Row:
@@ -124,13 +151,16 @@ def _make_finalist_row(candidate: dict[str, Any], chosen: str, standard: dict[st
     gain, required, p_value = candidate["expected_gain"], candidate["required_gain"], candidate["p_value"]
     return [
         TableCell(candidate["route"], kind="route"),
-        TableCell(format_percent(correct / n), f"{format_count(correct)} of {format_count(n)}") if n else NO_VALUE,
         NO_VALUE
         if gain is None or standard is None or not n
-        else format_points((correct - standard["correct"] - standard["holdout"]) / n),
-        NO_VALUE if gain is None else TableCell(format_points(gain), f"± {100 * candidate['expected_deviation']:.1f}"),
-        NO_VALUE if required is None else format_points(required),
+        else TableCell(
+            format_points((correct - standard["correct"] - standard["holdout"]) / n),
+            f"must exceed {format_points(required)}",
+        ),
         NO_VALUE if p_value is None else format_p_value(p_value),
+        TableCell(format_percent(correct / n), f"{format_count(correct)} of {format_count(n)}") if n else NO_VALUE,
+        NO_VALUE if gain is None else TableCell(format_points(gain), f"± {100 * candidate['expected_deviation']:.1f}"),
+        format_percent(candidate.get("certainty")),
         str(candidate["length"]),
         _make_remark_cell(candidate, chosen),
     ]

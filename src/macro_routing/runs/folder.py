@@ -1,6 +1,7 @@
 """A run on disk: every file written whole or not at all, one process at a time, the manifest last.
 
 run.json          format, configuration as given and as resolved, model, splits, versions and hardware
+run.toml          the configuration as given, for `macro search --config`
 states/NNN.npz    the search after NNN rounds: every draw with its scores, the policy
 rounds/NNN.json   what round NNN showed and cost
 ended.json        why the search ended before its last round, where it did

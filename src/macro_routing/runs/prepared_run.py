@@ -19,6 +19,7 @@ from macro_routing.routes.route import Route
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import ANSWERS, FORMAT, RunFolder
 from macro_routing.runs.methods import SearchPlan
+from macro_routing.runs.options import CONFIG_FILE, format_config_as_toml
 from macro_routing.runs.progress import Listener, Listeners, RunLog, RunPlan
 from macro_routing.runs.result import RunResult, minimum_detectable_gain
 from macro_routing.search import MacroSearch, Searcher
@@ -128,6 +129,7 @@ class PreparedRun(ABC):
         listener = Listeners([self.listener, RunLog(folder)])
         evaluator = dataclasses.replace(self.evaluator, report=listener.on_message)
         run = dataclasses.replace(self, listener=listener, evaluator=evaluator)
+        folder.write_text(CONFIG_FILE, format_config_as_toml(self.config.to_toml_tables()) + "\n")
         listener.on_plan(run.plan)
         result = run.search_and_test(folder)
         if not self.score_store.path.is_file():

@@ -386,6 +386,6 @@ class GuidedSearch(PolicySearcherBase):
         return tuple(self._make_candidate(state, route, rank) for rank, route in enumerate(routes, 1))
 
     def _make_candidate(self, state: GuidedState, route: Route, rank: int) -> Candidate:
-        program = route.program_with_earliest_rejoin()
-        log_probability = self.policy(state).log_probability(program)
-        return Candidate(route, program, log_probability, rank=rank)
+        policy = self.policy(state)
+        program = policy.find_most_probable_program(route)
+        return Candidate(route, program, policy.log_probability(program), rank=rank)

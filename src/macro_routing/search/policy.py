@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.errors import SearchError, SettingsError
-from macro_routing.routes.route import Program
+from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import PartialProgramPosition, RouteSpace
 from macro_routing.settings import check_number
 
@@ -129,6 +129,12 @@ class MarkovPolicy:
         for position, action in self.space.list_program_actions_with_positions(program):
             total += float(self.masked_log_row(position)[action])
         return total
+
+    def find_most_probable_program(self, route: Route) -> Program:
+        """Of the programs that execute ``route``, which rejoin earlier or later, the most probable one."""
+        shortest = self.space.route_to_program(route)
+        programs = [Program(route.steps[:kept]) for kept in range(len(shortest.steps) + 1, route.length + 1)]
+        return max([shortest, *(programs if shortest.rejoin else [])], key=self.log_probability)
 
     # --- update -------------------------------------------------------------------------------------------------
 

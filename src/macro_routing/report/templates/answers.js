@@ -1,4 +1,13 @@
-// Hides the answers that lack the words typed into the search field; everything else works without a script.
+// Hides the answers that lack the words typed into the search field, and says which boxes scroll sideways; everything else
+// works without a script.
+function markCutBoxes() {
+  for (const box of document.querySelectorAll('.scroll')) {
+    box.classList.toggle('cut', box.scrollWidth > box.clientWidth + 1);
+  }
+}
+markCutBoxes();
+addEventListener('resize', markCutBoxes);
+document.addEventListener('toggle', markCutBoxes, true);
 for (const box of document.querySelectorAll('.answers')) {
   const field = box.querySelector('input[type=search]');
   const status = box.querySelector('output');
