@@ -34,9 +34,11 @@ def test_standard_against_route_on_a_benchmark_and_again_from_the_store(store):
     assert again.count("20 from the store") == 2
     info = json.loads(run("store", "info", "--store", store, "--json").stdout)
     assert info["scopes"][0]["outcomes"] == 40
+    assert info["scopes"][0]["model"] == "smollm2-135m"
+    assert "sciq likelihood, smollm2-135m (" in run("store", "info", "--store", store).stdout
     assert "give it alone" in run("store", "prune", "--all", "--task", "sciq", "--store", store, status=2).stderr
     assert "nothing there matches" in run("store", "prune", "--model", "smollm2", "--store", store).stdout
-    assert "forgot 40 scores in" in run("store", "prune", "--task", "sciq", "--store", store).stdout
+    assert "forgot 40 scores in" in run("store", "prune", "--model", "smollm2-135m", "--store", store).stdout
 
 
 @needs_datasets

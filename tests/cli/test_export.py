@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 import typer
@@ -31,6 +32,23 @@ def test_a_run_is_exported_with_its_evidence(run_folder, tmp_path):
     assert done.stdout.strip() == str(tmp_path / "out")
     assert json.loads((tmp_path / "out" / "config.json").read_text())["num_hidden_layers"] == PLAIN.length
     assert "Task: category" in (tmp_path / "out" / "README.md").read_text()
+
+
+@pytest.mark.parametrize(("to", "size"), [("routed", ""), ("mergekit", r" has about \d+ MB")])
+def test_a_route_of_many_times_the_layers_is_told(base, tmp_path, capsys, to, size):
+    route = " ".join(["L0-L5"] * 100)
+    export(route, to, tmp_path / "out", base.name)
+    told = capsys.readouterr().err
+    assert "warning: the route applies 600 layers, 100 times the model's" in told
+    assert bool(size) == ("a checkpoint with all of them" in told)
+    if size:
+        export(route, "hf", tmp_path / "hf", base.name)
+        written = sum(path.stat().st_size for path in (tmp_path / "hf").glob("*.safetensors"))
+        (megabytes,) = re.findall(r"has about (\d+) MB", told)
+        assert int(megabytes) == pytest.approx(written / 1e6, rel=0.1)
+    capsys.readouterr()
+    export(str(PLAIN), to, tmp_path / "usual", base.name)
+    assert "warning" not in capsys.readouterr().err
 
 
 def _evidence(base):

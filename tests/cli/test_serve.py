@@ -50,6 +50,14 @@ def test_the_plain_command_is_printed_and_listens_on_loopback(folders):
     }
 
 
+def test_a_route_file_is_served_with_a_word_on_other_numerics(folders, tmp_path):
+    base = open_exportable_model(str(folders / "llama"))
+    path = tmp_path / "route.json"
+    path.write_text(route_file(base, parse_route("L0 L0 RJ", 6)).to_json())
+    assert f"warning: {path} was found under other numerics" in run("serve", path, "--print").stderr
+    assert "numerics" not in run("serve", "L0 L0 RJ", "--model", folders / "llama", "--print").stderr
+
+
 def test_mistakes_are_named(folders):
     def rejected(*arguments):
         return run("serve", *arguments, status=2).stderr

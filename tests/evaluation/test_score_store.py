@@ -97,6 +97,16 @@ def test_scopes_and_pruning(store):
     assert store.find_outcomes(other, STANDARD, ["a"]) == {"a": RIGHT}
 
 
+def test_scopes_have_the_names_of_their_models(store):
+    store.store_outcomes(SCOPE, {STANDARD: {"a": RIGHT}})
+    assert [scope.model for scope in store.list_score_scopes()] == [""]  # as earlier versions stored them
+    for name in ("tiny", "tiny", "zoo/tiny"):
+        store.store_outcomes(SCOPE, {STANDARD: {"b": RIGHT}}, name)
+    store.store_outcomes({**SCOPE, "task": "u"}, {STANDARD: {"b": RIGHT}})
+    assert [(scope.model, scope.outcomes) for scope in store.list_score_scopes()] == [("tiny", 2), ("tiny", 1)]
+    assert ScoreStore(store.path).find_outcomes(SCOPE, STANDARD, ["a", "b"]) == {"a": RIGHT, "b": RIGHT}
+
+
 def test_other_files_are_rejected(tmp_path):
     (tmp_path / "text").write_text("not a store at all, but long enough to look like one" * 20)
     with pytest.raises(StoreError, match="--store"):

@@ -9,11 +9,12 @@ from macro_routing.cli.console import check_and_quiet_model_libraries, print_pro
 from macro_routing.cli.route_argument import find_model_of_route, read_route, read_route_file, read_route_or_mixture
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.cli.stopping import show_hint_on_interrupt
-from macro_routing.deploy.export_common import open_exportable_model
+from macro_routing.deploy.export_common import describe_long_route, open_exportable_model
 from macro_routing.deploy.gguf_export import write_gguf
 from macro_routing.deploy.mergekit_export import write_mergekit_config
 from macro_routing.deploy.routed_checkpoint import write_routed_checkpoint
 from macro_routing.errors import ExportError, NotationError
+from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
 
@@ -71,14 +72,21 @@ def export(
         base = open_exportable_model(name, revision=revision, report=print_progress_message)
         if to == "routed":
             applied = read_route_or_mixture(route, base)
+            _warn_of_long_route(base, applied, to)
             write_routed_checkpoint(base, applied, evidence, out, copy_weights=copy_weights)
         else:
             _write_single_route(to, base, read_route(route, base, f"--format {to}"), evidence, out)
     print(out)
 
 
+def _warn_of_long_route(base: Any, route: RouteOrMixture, to: str) -> None:
+    if warning := describe_long_route(base, route, copies_layers=to != "routed"):
+        print_progress_message(f"warning: {warning}")
+
+
 def _write_single_route(to: str, base: Any, route: Route, evidence: RouteFile | None, out: Path) -> None:
     """The formats that take no mixtures."""
+    _warn_of_long_route(base, route, to)
     if to == "gguf":
         write_gguf(base, route, evidence, out)
     elif to == "mergekit":

@@ -10,7 +10,7 @@ import typer
 
 from macro_routing import models
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_progress_message
-from macro_routing.cli.route_argument import find_model_of_route, read_route, read_route_or_mixture
+from macro_routing.cli.route_argument import find_model_of_route, read_route, read_route_file, read_route_or_mixture
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.deploy import serving
 from macro_routing.errors import MacroError, ModelError
@@ -103,6 +103,10 @@ def _make_vllm_command(
 ) -> list[str]:
     metadata = read_model_metadata(model, loading, print_progress_message)
     parsed = read_route(route, metadata, "vLLM (--engine transformers takes mixtures)")
+    if read_route_file(route):  # what no numerics_id here can equal
+        print_progress_message(
+            f"warning: {route} was found under other numerics (transformers' kernels); in vLLM its scores may differ"
+        )
     names = serving.list_served_names(name, model, parsed)
     return serving.make_vllm_command(
         metadata.folder, parsed, metadata.config, ["--served-model-name", *names, *arguments]

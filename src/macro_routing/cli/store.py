@@ -37,7 +37,13 @@ def list_store_contents(
     size = opened.path.stat().st_size
     if as_json:
         rows = [
-            {**scope.description, "made": scope.made, "outcomes": scope.outcomes, "routes": scope.routes}
+            {
+                **scope.description,
+                "model": scope.model,
+                "made": scope.made,
+                "outcomes": scope.outcomes,
+                "routes": scope.routes,
+            }
             for scope in scopes
         ]
         print_json({"path": str(opened.path), "bytes": size, "scopes": rows})
@@ -49,14 +55,16 @@ def list_store_contents(
 
 def _describe_stored_scope(scope: StoredScopeSummary) -> str:
     task, mode = scope.description.get("task"), scope.description.get("decoding", {}).get("mode")
-    model = str(scope.description.get("numerics", ""))[:8]
-    return f"{task} {mode}, model {model}…: {scope.outcomes} scores of {scope.routes} routes, since {scope.made}"
+    model = f"{scope.model or 'a model'} ({str(scope.description.get('numerics', ''))[:8]}…)"
+    return f"{task} {mode}, {model}: {scope.outcomes} scores of {scope.routes} routes, since {scope.made}"
 
 
 @app.command("prune")
 def delete_scores(
     task: Annotated[str | None, typer.Option(help="Forget this task's scores.")] = None,
-    model: Annotated[str | None, typer.Option(help="Forget scores whose numerics id begins with this.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Forget a model's scores, by its name or the beginning of its id.")
+    ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Forget all scores.")] = False,
     store: StoreOption = None,
 ) -> None:
@@ -70,10 +78,14 @@ def delete_scores(
         raise MacroError("--all forgets the scores of every task and model; leave it out, or give it alone")
 
     def is_selected_scope(scope: Mapping[str, Any]) -> bool:
+        numerics = str(scope.get("numerics", ""))
         by_task = not task or scope.get("task") == task
-        return by_task and str(scope.get("numerics", "")).startswith(model or "")
+        return by_task and (numerics.startswith(model or "") or numerics in named)
 
     opened = _open_existing_score_store(store)
+    named = {
+        scope.description.get("numerics") for scope in opened.list_score_scopes() if model and scope.model == model
+    }
     count = opened.delete_scopes(is_selected_scope)
     print(f"forgot {count} {'score' if count == 1 else 'scores'} in {opened.path}")
     if not count:

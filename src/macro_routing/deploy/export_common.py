@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from macro_routing.deploy.checkpoint_tensors import list_checkpoint_tensors
+from macro_routing.deploy.checkpoint_tensors import list_checkpoint_tensors, unroll_tensors
 from macro_routing.errors import ExportError
 from macro_routing.files import atomic_output, describe_os_error
 from macro_routing.models.catalog import BUILT_IN_MODELS, MessageCallback, ignore_message
 from macro_routing.models.frozen import LoadOptions, ModelMetadata, read_model_metadata
 from macro_routing.models.support import check_model_can_be_routed
+from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.routes.route import Route
 
 _COMPANION_FILES = (
@@ -18,6 +19,8 @@ _COMPANION_FILES = (
     *("generation_config.json", "LICENSE*", "NOTICE*"),
 )
 """Files that do not depend on the order of layers."""
+_USUAL_LENGTH = 4
+"""Longer routes, in multiples of the model's layers, are hardly meant: a search allows the layers and 12 more."""
 _SPARE_BYTES = 16 << 20
 """Space for tokenizer, model card and the file system's own needs."""
 
@@ -61,6 +64,30 @@ def reject_unexportable(base: ModelMetadata, route: Route, target: str) -> None:
             f"{base.name} has quantized weights, which --format {target} does not write;"
             " export the unquantized model, or use --format routed"
         )
+
+
+def describe_long_route(base: ModelMetadata, route: RouteOrMixture, *, copies_layers: bool) -> str:
+    """What a route of many times the model's layers costs; empty for usual ones.
+
+    ``copies_layers``: the target stores a layer that is applied twice twice.
+    """
+    times = route.length / base.layers
+    if times <= _USUAL_LENGTH:
+        return ""
+    size = ""
+    if copies_layers:
+        tensors = list_checkpoint_tensors(base.folder)
+        once, twice = (
+            sum(tensor.size_bytes for tensor in unroll_tensors(tensors, Route.from_layers(layers, base.layers)))
+            for layers in ([0], [0, 0])
+        )
+        size = (
+            f", and a checkpoint with all of them has about {_format_size(once + (route.length - 1) * (twice - once))}"
+        )
+    return (
+        f"the route applies {route.length:,} layers, {times:,.0f} times the model's, so every token takes as much longer"
+        f"{size}"
+    )
 
 
 # --- output -------------------------------------------------------------------------------------------------------

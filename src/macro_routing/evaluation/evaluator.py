@@ -148,6 +148,7 @@ class Evaluator:
             self._score_work_items,
             store=self.store,
             scope=self.scope,
+            model=self.frozen.name,
             workers=1 if self.executor is None else self.executor.worker_count,
             on_outcomes=self.on_outcomes,
             examples_by_route=examples_by_route,

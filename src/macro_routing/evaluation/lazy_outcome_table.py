@@ -33,6 +33,7 @@ class LazyOutcomeTable:
         *,
         store: ScoreStore | None = None,
         scope: Mapping[str, Any] | None = None,
+        model: str = "",
         workers: int = 1,
         on_outcomes: Callable[[int], None] = lambda _count: None,
         examples_by_route: Mapping[RouteOrMixture, Sequence[Example]] | None = None,
@@ -41,6 +42,7 @@ class LazyOutcomeTable:
         self._score_work_items = run_work_items
         self._store = store
         self._scope = scope or {}
+        self._model = model
         self._workers = workers
         self._on_outcomes = on_outcomes
         # The key holds the example's contents: data that changed under the same name is another example.
@@ -121,7 +123,7 @@ class LazyOutcomeTable:
             examples = item.unit[index : index + 1] if item.paired else item.unit
             computed[route].update(zip((self._keys[example] for example in examples), outcomes, strict=True))
         if self._store is not None:
-            self._store.store_outcomes(self._scope, computed)
+            self._store.store_outcomes(self._scope, computed, self._model)
         for route, by_key in computed.items():
             # Known outcomes stay: a score never changes once it was reported.
             self._outcomes[route] = {**by_key, **self._outcomes[route]}

@@ -30,6 +30,7 @@ CREATE TABLE IF NOT EXISTS scopes (
 CREATE TABLE IF NOT EXISTS routes (
     id INTEGER PRIMARY KEY, layers INTEGER NOT NULL, text TEXT NOT NULL, UNIQUE (layers, text)
 );
+CREATE TABLE IF NOT EXISTS models (numerics TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (numerics, name));
 CREATE TABLE IF NOT EXISTS outcomes (
     scope INTEGER NOT NULL, route INTEGER NOT NULL, example BLOB NOT NULL,
     correct INTEGER NOT NULL, prediction TEXT NOT NULL,
@@ -76,6 +77,8 @@ class StoredScopeSummary:
     made: str
     outcomes: int
     routes: int
+    model: str
+    """Name by which the model was loaded; empty where none was kept."""
 
 
 class ScoreStore:
@@ -144,10 +147,18 @@ class ScoreStore:
         return outcomes, damaged
 
     def store_outcomes(
-        self, scope: Mapping[str, Any], outcomes: Mapping[RouteOrMixture, Mapping[str, ExampleOutcome]]
+        self,
+        scope: Mapping[str, Any],
+        outcomes: Mapping[RouteOrMixture, Mapping[str, ExampleOutcome]],
+        model: str = "",
     ) -> None:
-        """Store outcomes by route and example key, all or none; outcomes that are stored already stay unchanged."""
+        """Store outcomes by route and example key, all or none; outcomes that are stored already stay unchanged.
+
+        ``model`` names the model for people; scores are found by the scope's identity of its numerics.
+        """
         with self._transaction() as cursor:
+            if model:
+                cursor.execute("INSERT OR IGNORE INTO models VALUES (?, ?)", (str(scope.get("numerics", "")), model))
             for route, by_example in outcomes.items():
                 ids = self._insert_scope_and_route_rows(cursor, scope, route)
                 prefix = _begin_outcome_checksum(scope, route)
@@ -178,7 +189,9 @@ class ScoreStore:
             " (SELECT count(DISTINCT route) FROM outcomes WHERE scope = scopes.id) FROM scopes ORDER BY id"
         )
         with self._wrap_database_errors():
-            return [StoredScopeSummary(json.loads(row[0]), *row[1:]) for row in self._connection.execute(query)]
+            names = dict(self._connection.execute("SELECT numerics, min(name) FROM models GROUP BY numerics"))
+            rows = [(json.loads(row[0]), *row[1:]) for row in self._connection.execute(query)]
+            return [StoredScopeSummary(*row, names.get(str(row[0].get("numerics", "")), "")) for row in rows]
 
     def delete_scopes(self, matches: Callable[[Mapping[str, Any]], bool]) -> int:
         """Delete the scopes that match and shrink the file; returns the number of deleted outcomes."""

@@ -40,15 +40,15 @@ _ROUNDS_NOTE = (
 _CANDIDATES_NOTE = (
     "The best on the validation examples is chosen; ties go to the better one on the training examples, then to the "
     "shorter, then to the more probable. Rank counts different routes, raw rank counts programs, several of which can "
-    "be one route; the log-probability is that of the most probable of them. One without ranks was not decoded from the "
-    "policy: it is the anchor or came from the draws."
+    "be one route; the log-probability is that of the most probable of them. One without ranks was not decoded from "
+    "the policy: it is the anchor or came from the draws."
 )
 _FINALISTS_NOTE = (
     "Measured is the difference to the standard pass on {fresh} examples, none of which the search used: {holdout} "
-    "held back from training and {validation} of validation. p: one-sided paired test that the gain exceeds what it must, "
-    "corrected for the number of finalists; only finalists with p of at most {level:g} are returned. A finalist with "
-    "additional layers must gain their price; with the objective speed it may lose the margin. The expected gain is "
-    "shrunk towards zero, since most finalists gain nothing; ± is its standard deviation, and certainty the "
+    "held back from training and {validation} of validation. p: one-sided paired test that the gain exceeds what it "
+    "must, corrected for the number of finalists; only finalists with p of at most {level:g} are returned. A finalist "
+    "with additional layers must gain their price; with the objective speed it may lose the margin. The expected gain "
+    "is shrunk towards zero, since most finalists gain nothing; ± is its standard deviation, and certainty the "
     "probability that the true gain exceeds what it must. "
 )
 _ACCURACY_RULE = (
