@@ -29,6 +29,7 @@ from macro_routing.runs.result import read_result
 from macro_routing.tasks import make_splits
 from macro_routing.tasks.catalog import load_task
 from tests.fuzz.inputs import damaged, files, mistaken, values
+from tests.fuzz.unfinished_runs import unfinished_runs
 from tests.runs.small import small_frozen, small_task
 from tests.runs.test_run import CONFIG
 
@@ -260,7 +261,10 @@ TARGETS = {
     "model names": model_names,
     "run folders": run_folders,
     "score stores": score_stores,
+    "unfinished runs": unfinished_runs,
 }
+SLOWER = {"unfinished runs": 5}
+"""How many times fewer inputs a target gets: these runs go on."""
 
 
 def drive(name, folder, count, number=0):

@@ -85,8 +85,8 @@ def describe_long_route(base: ModelMetadata, route: RouteOrMixture, *, copies_la
             f", and a checkpoint with all of them has about {_format_size(once + (route.length - 1) * (twice - once))}"
         )
     return (
-        f"the route applies {route.length:,} layers, {times:,.0f} times the model's, so every token takes as much longer"
-        f"{size}"
+        f"the route applies {route.length:,} layers, {times:,.0f} times the model's, so every token takes as much"
+        f" longer{size}"
     )
 
 
