@@ -1,4 +1,4 @@
-"""The simulation of the paper's main table: what it draws has the published moments, and it chooses as the paper says."""
+"""The simulation of the paper's main table: its draws have the published moments, and validation chooses."""
 
 import numpy as np
 import pytest

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from macro_routing.cli import single_route_studies
+from macro_routing.cli import paper_study, single_route_studies
 from macro_routing.cli.help_groups import make_command_group
 from macro_routing.cli.run_options import FlagCustomization, JsonOption, parse_names
 from macro_routing.cli.study_command import (
@@ -174,6 +174,7 @@ def composition(
     write_and_print_study(open_study_folder(out, STUDY, settings), result, settings, as_json=as_json)
 
 
+app.command("paper")(paper_study.paper)
 app.command("logit-lens")(single_route_studies.logit_lens)
 app.command("cost")(single_route_studies.cost)
 app.command("side-effects")(single_route_studies.side_effects)

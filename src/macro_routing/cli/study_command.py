@@ -45,7 +45,7 @@ from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
 RunStudy = Callable[["studies.StudyContext"], "studies.StudyResult"]
 
 
-def _check_minutes_option(minutes: float | None) -> float | None:
+def check_minutes_option(minutes: float | None) -> float | None:
     """Reject a limit that is not a positive number before anything is loaded: NaN would never be over."""
     if minutes is not None:
         check_number("--minutes", minutes, minimum=0, exclusive=True)
@@ -142,7 +142,7 @@ def _make_common_parameters(study: str, store_default: str) -> list[inspect.Para
     minutes = typer.Option(
         "--minutes",
         help="Begin no further part after N minutes; the same command goes on.",
-        callback=_check_minutes_option,
+        callback=check_minutes_option,
         rich_help_panel=EXECUTION_PANEL,
     )
     store = typer.Option(

@@ -25,6 +25,7 @@ from macro_routing.runs.methods import METHODS
 from macro_routing.runs.methods import STANDARD as STANDARD_METHOD
 from macro_routing.runs.result import ORACLE, ROUTE, SELECTED, STANDARD
 from macro_routing.studies.context import StudyContext
+from macro_routing.studies.folder import StudyFolder
 from macro_routing.studies.paired_comparisons import (
     add_holm_correction,
     is_significant,
@@ -65,7 +66,7 @@ def run_main_table(context: StudyContext, settings: MainTableSettings) -> StudyR
         for task in tasks:
             _check_method_settings(model_context, task, seeds[0], methods)
         for task in tasks:
-            runs[shorten_model_name(model), task] = _compare_methods_on_task(model_context, task, seeds, methods)
+            runs[shorten_model_name(model), task] = compare_methods_on_task(model_context, task, seeds, methods)
     return make_main_tables(runs, SELECTED[leading])
 
 
@@ -96,7 +97,7 @@ def find_first_searching_method(methods: Sequence[str]) -> str:
 
 def _check_method_settings(context: StudyContext, task: TaskWithAnswerMode, seed: int, methods: Sequence[str]) -> None:
     """Reject what a method would reject, before any of them has searched."""
-    folder = _get_model_task_folder(context, task)
+    folder = get_model_task_folder(context.folder, context.base.model, task)
     missing = [method for method in methods if not (folder / f"{method}-{seed}" / run_files.RUN).is_file()]
     if missing:
         known = {"frozen": context.frozen_model, "task": context.loaded_tasks.get(task.task), "store": context.store}
@@ -104,16 +105,17 @@ def _check_method_settings(context: StudyContext, task: TaskWithAnswerMode, seed
             context.check_search_possible(config)
 
 
-def _get_model_task_folder(context: StudyContext, task: TaskWithAnswerMode) -> Path:
+def get_model_task_folder(folder: StudyFolder, model: str, task: TaskWithAnswerMode) -> Path:
+    """Where the runs of a model on a task are, one folder for each method and seed."""
     # Two signs between the names: one may be part of either, and another model's cell would be taken for this one.
-    return context.folder.run_folder(f"{shorten_model_name(context.base.model)}--{task}")
+    return folder.run_folder(f"{shorten_model_name(model)}--{task}")
 
 
-def _compare_methods_on_task(
+def compare_methods_on_task(
     context: StudyContext, task: TaskWithAnswerMode, seeds: Sequence[int], methods: Sequence[str]
 ) -> list[MethodRun]:
     """A comparison's folder; each method and seed has a score store of its own: none is faster for another's work."""
-    folder = _get_model_task_folder(context, task)
+    folder = get_model_task_folder(context.folder, context.base.model, task)
     wanted = [(method, seed) for seed in seeds for method in methods]
     finished = {(run.method, run.seed) for run in read_method_runs(folder)}
     for method, seed in wanted:

@@ -1,0 +1,122 @@
+"""``macro study paper``: every table and figure of the paper from one configuration."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from macro_routing.cli.console import (
+    check_and_quiet_model_libraries,
+    print_fields,
+    print_json,
+    print_table,
+    read_toml,
+)
+from macro_routing.cli.progress import make_progress_listener
+from macro_routing.cli.run_options import EXECUTION_PANEL, OUTPUT_PANEL, JsonOption
+from macro_routing.cli.stopping import show_hint_on_interrupt
+from macro_routing.cli.study_command import check_minutes_option
+from macro_routing.errors import PAUSED, SettingsError
+
+if TYPE_CHECKING:
+    from macro_routing.studies.paper import PaperSession
+
+
+def paper(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file such as examples/paper.toml.")],
+    out: Annotated[Path, typer.Option(help="Folder of all studies.", rich_help_panel=OUTPUT_PANEL)] = Path(
+        "studies/paper"
+    ),
+    part: Annotated[
+        str,
+        typer.Option(
+            metavar="I/N",
+            help="Run only the I-th of N parts, each on another machine; copy their folders into one at the end.",
+            rich_help_panel=EXECUTION_PANEL,
+        ),
+    ] = "1/1",
+    model_dir: Annotated[
+        Path | None,
+        typer.Option(help="A folder that holds models by the last part of their names.", show_default=False),
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option(
+            help="Begin no further part after N minutes; the same command goes on.",
+            callback=check_minutes_option,
+            rich_help_panel=EXECUTION_PANEL,
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Only list the items, what is done, and the GPU-hours left; no model is loaded.",
+            rich_help_panel=EXECUTION_PANEL,
+        ),
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run every table and figure of the paper, and gather what is done.
+
+    Finished runs are left alone and stopped ones go on. What cannot be run is named, such as a model that is not there,
+    and the rest goes on.
+
+    Example: `macro study paper examples/paper.toml --dry-run`
+    """
+    check_and_quiet_model_libraries()
+    from macro_routing.studies.paper import PaperSession
+    from macro_routing.studies.paper_config import list_units, read_paper_config
+
+    settings = read_paper_config(read_toml(config), model_dir)
+    index, parts = _parse_part(part)
+    session = PaperSession(settings, out, minutes=minutes)
+    if dry_run:
+        _print_items(session, as_json=as_json)
+        return
+    with (
+        make_progress_listener(out, []) as listener,
+        show_hint_on_interrupt("the same command goes on where it was"),
+    ):
+        session.listener = listener
+        is_over = session.run_units(list_units(settings)[index - 1 :: parts])
+        session.gather()
+    _print_items(session, as_json=as_json)
+    if not is_over:
+        raise typer.Exit(PAUSED)
+    if session.failures:
+        raise typer.Exit(1)
+
+
+def _parse_part(text: str) -> tuple[int, int]:
+    match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
+    index, parts = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 1 <= index <= parts:
+        raise SettingsError(f"--part {text} is not allowed: it must be I/N with I from 1 to N, such as 2/4")
+    return index, parts
+
+
+def _print_items(session: "PaperSession", *, as_json: bool) -> None:
+    result = session.list_items()
+    if as_json:
+        print_json({"headline": result.headline, "items": list(result.table.rows), "notes": list(result.table.notes)})
+        return
+    columns = [column for column in result.table.columns if column.is_number or column.heading == "item"]
+    print_table(
+        [column.heading for column in columns],
+        [[column.format_cell(row) for column in columns] for row in result.table.rows],
+        left=[column.heading for column in columns if not column.is_number],
+        box=None,
+        padding=(0, 1, 0, 0),
+    )
+    for row in result.table.rows:
+        if row["note"]:
+            print(f"{row['item']}: {row['note']}")
+    print(result.headline)
+    hours = [row["expected_hours"] for row in result.table.rows]
+    if None not in hours:
+        print(f"GPU-hours left, at most: {sum(hours):.1f}")
+    for note in result.table.notes:
+        print(note)
+    print_fields([("folder", str(session.out))])
