@@ -161,9 +161,9 @@ def test_ctrl_c_says_how_to_go_on(place, tmp_path):
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=300)
     assert shell_status(process.returncode) == 130, stderr
-    assert "macro resume run" in stderr
+    assert "macro resume run --store s.sqlite" in stderr
     assert "Traceback" not in stderr
-    run("resume", "run", cwd=tmp_path)
+    run("resume", "run", "--store", "s.sqlite", cwd=tmp_path)
 
 
 def test_tensorboard_hears_the_rounds(place, tmp_path):

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from macro_routing.evaluation.outcomes import ExampleOutcome
-from macro_routing.evaluation.score_store import ScoreStore, StoreError, is_score_store
+from macro_routing.evaluation.score_store import ScoreStore, StoreError
 from macro_routing.routes import Route, parse_route
 
 SCOPE = {"numerics": "abc", "task": "t", "decoding": {"mode": "direct"}}
@@ -117,10 +117,6 @@ def test_other_files_are_rejected(tmp_path):
         ScoreStore(tmp_path / "foreign")
     assert (tmp_path / "foreign").read_bytes() == before  # not even its journal mode
     assert sorted(path.name for path in tmp_path.iterdir()) == ["foreign", "text"]
-    assert not is_score_store(tmp_path / "foreign")
-    assert not is_score_store(tmp_path / "none")
-    ScoreStore(tmp_path / "own").close()
-    assert is_score_store(tmp_path / "own")
 
 
 def _read_all(path):

@@ -111,7 +111,7 @@ class ReferenceSearch:
         """The search as a command, or its continuation where it has begun."""
         begun = (run_folder / files.RUN).is_file()
         what = ["resume", str(run_folder)] if begun else ["search", "--config", str(self.folder / "search.toml")]
-        where = [] if begun else ["--out", str(run_folder), "--store", str(store_path(run_folder))]
+        where = [*([] if begun else ["--out", str(run_folder)]), "--store", str(store_path(run_folder))]
         return [sys.executable, "-m", "macro_routing.cli.main", *what, *where, "--workers", str(workers)]
 
 

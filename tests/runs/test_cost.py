@@ -114,7 +114,7 @@ def test_a_run_keeps_its_cost_and_asks_nothing_of_the_test_set_for_it(frozen, tm
     assert files.COST in json.loads((folder / files.MANIFEST).read_text())["files"]
     # One that stopped before its manifest keeps what it has measured.
     (folder / files.MANIFEST).unlink()
-    resume_run(folder, frozen=frozen, task=small_task())
+    resume_run(folder, frozen=frozen, task=small_task(), store=folder.parent / "s.sqlite")
     assert len(asked) == 1
     assert json.loads((folder / files.COST).read_text()) == kept
 

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from macro_routing.errors import MacroError, RunError
+from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.runs import Listener, make_run_config, resume_run, run_search
 from macro_routing.runs.folder import CANDIDATES, RUN
 from macro_routing.runs.trusted_code import list_trust_flags
@@ -58,7 +59,7 @@ def test_a_grader_is_imported_only_when_this_call_trusts_it(begun):
         resume_run(place / "run")
     assert not (place / "imported").exists()
     assert list_trust_flags(config) == ["--trust-grader"]
-    resume_run(place / "run", trust_grader=True)
+    resume_run(place / "run", trust_grader=True, store=place / "scores.sqlite")
     assert (place / "imported").exists()
 
 
@@ -82,17 +83,18 @@ def test_code_of_a_model_runs_only_when_this_call_trusts_it(begun):
     assert not (place / "ran").exists()
 
 
-def test_a_store_elsewhere_is_not_made(begun):
+def test_a_store_elsewhere_is_used_only_where_this_call_names_it(begun):
     place, _ = begun
     _change_header(place / "run", store=str(place / "elsewhere" / "x.sqlite"))
-    with pytest.raises(RunError, match=r"names the score store .*x\.sqlite, which is not there; name one with --store"):
+    with pytest.raises(RunError, match=r"names the score store .*x\.sqlite, .* name it with --store"):
         resume_run(place / "run", trust_grader=True)
     assert not (place / "elsewhere").exists()
-    (place / "thesis.txt").write_text("not a store")
-    _change_header(place / "run", store=str(place / "thesis.txt"))
-    with pytest.raises(RunError, match="name one with --store"):
+    ScoreStore(place / "mine.sqlite").close()  # somebody's folder must not add to it either
+    before = (place / "mine.sqlite").read_bytes()
+    _change_header(place / "run", store=str(place / "mine.sqlite"))
+    with pytest.raises(RunError, match=r"names the score store .*mine\.sqlite, .* name it with --store"):
         resume_run(place / "run", trust_grader=True)
-    assert (place / "thesis.txt").read_text() == "not a store"
+    assert (place / "mine.sqlite").read_bytes() == before
     resume_run(place / "run", trust_grader=True, store=place / "elsewhere" / "x.sqlite")
     assert (place / "elsewhere" / "x.sqlite").is_file()
 
@@ -139,6 +141,6 @@ def test_damaged_candidates_of_an_unfinished_run_are_explained(tmp_path, method,
     values = json.loads((folder / CANDIDATES).read_text())
     (folder / CANDIDATES).write_text(json.dumps({**values, "candidates": damage}))
     with pytest.raises(MacroError, match=r"candidates\.json is damaged .*remove it and `macro resume"):
-        resume_run(folder, frozen=frozen, task=small_task())
+        resume_run(folder, frozen=frozen, task=small_task(), store=folder.parent / "s.sqlite")
     (folder / CANDIDATES).unlink()
-    resume_run(folder, frozen=frozen, task=small_task())
+    resume_run(folder, frozen=frozen, task=small_task(), store=folder.parent / "s.sqlite")

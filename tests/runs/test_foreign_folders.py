@@ -31,7 +31,7 @@ def stopped(tmp_path):
 
 
 def resume_small(folder):
-    return resume_run(folder, frozen=small_frozen(), task=small_task())
+    return resume_run(folder, frozen=small_frozen(), task=small_task(), store=folder.parent / "s.sqlite")
 
 
 @pytest.mark.parametrize("name", ["lock", "log.txt"])

@@ -88,7 +88,7 @@ def test_it_goes_on_after_an_interruption(run, frozen, task, tmp_path):
         run_search(
             CONFIG, tmp_path / "run", frozen=frozen, task=task, store=tmp_path / "s.sqlite", listener=StopAtMembers()
         )
-    again = resume_run(tmp_path / "run", frozen=frozen, task=task)
+    again = resume_run(tmp_path / "run", frozen=frozen, task=task, store=tmp_path / "s.sqlite")
     assert again.route == read_result(RunFolder.open(run)).route
 
 

@@ -60,7 +60,7 @@ def test_a_run_stays_within_its_budget_and_says_what_it_is(frozen, tmp_path, met
     assert result.variants[0].name in page
     assert "had a search of their own" in page
     assert ("this is a bound and not a method" in page) == (method == "cola")
-    again = resume_run(folder, frozen=frozen, task=small_task())
+    again = resume_run(folder, frozen=frozen, task=small_task(), store=folder.parent / "s.sqlite")
     assert again == result
 
 
@@ -108,7 +108,7 @@ def test_an_interrupted_run_ends_as_one_that_was_not(frozen, tmp_path):
     known = {"frozen": frozen, "task": small_task(), "store": tmp_path / "other.sqlite"}
     with pytest.raises(KeyboardInterrupt):
         run_search(config, tmp_path / "part", listener=Stop(), **known)
-    found = resume_run(tmp_path / "part", frozen=frozen, task=small_task())
+    found = resume_run(tmp_path / "part", frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
     assert found.variants == whole.variants
     read = [json.loads((tmp_path / name / "answers.json").read_text())["decided"] for name in ("whole", "part")]
     assert read[0] == read[1]
@@ -181,7 +181,7 @@ def test_a_router_whose_choice_cannot_be_run_has_no_result(frozen, tmp_path):
     with pytest.raises(WorkerError, match=f"{chosen} could not be tested: it crashed its worker 3 times"):
         _cursed(frozen, tmp_path / "run", "drllm", lambda route, one: str(route) == chosen and one in test)
     assert not (tmp_path / "run" / "result.json").exists()
-    mended = resume_run(tmp_path / "run", frozen=frozen, task=small_task())
+    mended = resume_run(tmp_path / "run", frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
     assert mended.variants == whole.variants
 
 

@@ -107,7 +107,7 @@ def test_a_run_that_is_over_holds_its_store_no_longer(frozen, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         _run(frozen, tmp_path / "run", listener=_StopAfter(1))
     assert str(tmp_path / "s.sqlite") not in open_files()
-    resume_run(tmp_path / "run", frozen=frozen, task=small_task())
+    resume_run(tmp_path / "run", frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
     assert str(tmp_path / "s.sqlite") not in open_files()
 
 
@@ -239,7 +239,7 @@ def test_a_stopped_run_goes_on_to_the_same_end(frozen, tmp_path, outcomes):
         _run(frozen, folder, listener=_StopAfter(outcomes))
     except KeyboardInterrupt:
         assert not RunFolder.open(folder).is_finished
-    resume_run(folder, frozen=frozen, task=small_task())
+    resume_run(folder, frozen=frozen, task=small_task(), store=folder.parent / "s.sqlite")
     assert _final(folder) == _final(tmp_path / "whole")
     assert resume_run(folder).route == json.loads((folder / files.RESULT).read_text())["route"]  # finished: only read
 
@@ -251,7 +251,7 @@ def _child(frozen, folder):
         return pid
     try:
         if (folder / files.RUN).exists():
-            resume_run(folder, frozen=frozen, task=small_task())
+            resume_run(folder, frozen=frozen, task=small_task(), store=folder.parent / "s.sqlite")
         else:
             _run(frozen, folder)
     finally:
@@ -281,7 +281,7 @@ def test_kill_at_random_moments_changes_nothing(frozen, tmp_path):
             kills += 1
         if not (folder / files.RUN).exists():
             continue
-        resume_run(folder, frozen=frozen, task=small_task())
+        resume_run(folder, frozen=frozen, task=small_task(), store=folder.parent / "s.sqlite")
         assert _final(folder) == _final(tmp_path / "whole")
 
 
@@ -290,7 +290,7 @@ def test_two_processes_do_not_share_a_folder(frozen, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         _run(frozen, folder, listener=_StopAfter(50))
     with RunFolder.open(folder).lock(), pytest.raises(RunError, match=f"in use by process {os.getpid()}"):
-        resume_run(folder, frozen=frozen, task=small_task())
+        resume_run(folder, frozen=frozen, task=small_task(), store=folder.parent / "s.sqlite")
 
 
 def test_a_folder_that_holds_something_is_not_overwritten(frozen, tmp_path):
@@ -322,9 +322,9 @@ def test_other_data_or_another_model_are_rejected_on_resume(frozen, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         _run(frozen, folder, listener=_StopAfter(50))
     with pytest.raises(RunError, match="data"):
-        resume_run(folder, frozen=frozen, task=small_task(offset=1))
+        resume_run(folder, frozen=frozen, task=small_task(offset=1), store=folder.parent / "s.sqlite")
     with pytest.raises(RunError, match="weights"):
-        resume_run(folder, frozen=small_frozen("qwen3"), task=small_task())
+        resume_run(folder, frozen=small_frozen("qwen3"), task=small_task(), store=folder.parent / "s.sqlite")
 
 
 def test_damaged_and_foreign_files_are_named(frozen, tmp_path):
@@ -335,9 +335,9 @@ def test_damaged_and_foreign_files_are_named(frozen, tmp_path):
     sound = last.read_bytes()
     last.write_bytes(sound[:50])
     with pytest.raises(RunError, match="remove the file"):
-        resume_run(folder, frozen=frozen, task=small_task())
+        resume_run(folder, frozen=frozen, task=small_task(), store=folder.parent / "s.sqlite")
     last.unlink()
-    resume_run(folder, frozen=frozen, task=small_task())
+    resume_run(folder, frozen=frozen, task=small_task(), store=folder.parent / "s.sqlite")
     _run(frozen, tmp_path / "whole")
     assert _final(folder) == _final(tmp_path / "whole")
     header = json.loads((folder / files.RUN).read_text())
@@ -356,7 +356,7 @@ def test_what_was_removed_from_a_finished_run_is_made_again(frozen, tmp_path):
             with pytest.raises(RunError, match=r"damaged.*remove it"):
                 resume_run(folder)
         (folder / name).unlink()
-        resume_run(folder, frozen=frozen, task=small_task())
+        resume_run(folder, frozen=frozen, task=small_task(), store=folder.parent / "s.sqlite")
         assert _final(folder) == whole
     moved = tmp_path / "elsewhere"
     folder.rename(moved)
@@ -417,7 +417,7 @@ def test_a_full_disk_and_a_vanished_folder_are_clear_and_lose_nothing(frozen, tm
     with pytest.raises(RunError, match=r"disk is full.*macro resume"):
         _run(frozen, folder)
     monkeypatch.undo()
-    resume_run(folder, frozen=frozen, task=small_task())
+    resume_run(folder, frozen=frozen, task=small_task(), store=folder.parent / "s.sqlite")
     _run(frozen, tmp_path / "whole")
     assert _final(folder) == _final(tmp_path / "whole")
 
@@ -571,7 +571,7 @@ def test_a_route_that_could_not_be_tested_has_no_result(frozen, tmp_path):
     with pytest.raises(WorkerError, match="could not be tested: crashed its worker; fix the cause and resume"):
         end(chosen.route, tmp_path / "chosen")
     assert not (tmp_path / "chosen" / files.ANSWERS).exists()
-    resume_run(tmp_path / "chosen", frozen=frozen, task=small_task())
+    resume_run(tmp_path / "chosen", frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
     assert _final(tmp_path / "chosen") == _final(tmp_path / "whole")
     left = end(variant.route, tmp_path / "variant")
     assert [one for one in whole.variants if one.route != variant.route] == list(left.variants)

@@ -68,9 +68,9 @@ def assert_gone(workers):
 def test_a_search_that_is_asked_to_end_can_be_resumed(reference, tmp_path):
     place = tmp_path / "run"
     said, workers = ended_at(1, arguments_of(reference, place, 0))
-    assert said.endswith(f"\nmacro: stopped; go on with: macro resume {place}\n")
+    assert said.endswith(f"\nmacro: stopped; go on with: macro resume {place} --store {store_path(place)}\n")
     assert workers == []
-    resume_run(place)  # the lock is free
+    resume_run(place, store=store_path(place))  # the lock is free
     assert read_decisions(place) == read_decisions(reference.undisturbed)
 
 
@@ -80,10 +80,10 @@ def test_search_and_resume_with_workers_end_them_when_they_are_asked_to_end(refe
     place = tmp_path / "run"
     for rounds in (1, 2):
         said, workers = ended_at(rounds, [*arguments_of(reference, place, 2)[:-2], *shlex.split(more)])
-        assert said.endswith(f"\nmacro: stopped; go on with: macro resume {place}\n")
+        assert said.endswith(f"\nmacro: stopped; go on with: macro resume {place} --store {store_path(place)}\n")
         assert len(workers) >= 2
         assert_gone(workers)
-    resume_run(place)
+    resume_run(place, store=store_path(place))
     assert read_decisions(place) == read_decisions(reference.undisturbed)
 
 

@@ -18,7 +18,7 @@ from macro_routing.cli.run_options import (
     with_run_options,
 )
 from macro_routing.cli.search import print_run_result
-from macro_routing.cli.stopping import stop_with_resume_hint
+from macro_routing.cli.stopping import make_store_flags, stop_with_resume_hint
 from macro_routing.runs.folder import REPORT, RunFolder
 from macro_routing.runs.trusted_code import TRUST_GRADER, TRUST_REMOTE_CODE
 
@@ -63,8 +63,8 @@ def resume(
     is_finished = RunFolder.open(run).is_finished and (run / REPORT).is_file()
     warn_of_modified_run_files(run)
     trusted = {TRUST_REMOTE_CODE: trust_remote_code, TRUST_GRADER: trust_grader}
-    hint = stop_with_resume_hint(run, [flag for flag, is_given in trusted.items() if is_given])
-    with make_progress_listener(run, log_to or []) as listener, hint:
+    flags_again = [*(flag for flag, is_given in trusted.items() if is_given), *make_store_flags(store)]
+    with make_progress_listener(run, log_to or []) as listener, stop_with_resume_hint(run, flags_again):
         result = runs.resume_run(
             run,
             listener=listener,

@@ -22,7 +22,7 @@ from macro_routing.cli.run_options import (
     make_worker_settings,
     with_run_options,
 )
-from macro_routing.cli.stopping import stop_with_resume_hint
+from macro_routing.cli.stopping import make_store_flags, stop_with_resume_hint
 from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.runs import RunConfig, RunResult
 from macro_routing.runs.options import collect_run_options
@@ -79,7 +79,7 @@ def search_and_report(
     from macro_routing.report import write_report
 
     folder = out or _choose_run_folder(run_config)
-    hint = stop_with_resume_hint(folder, list_trust_flags(run_config))
+    hint = stop_with_resume_hint(folder, [*list_trust_flags(run_config), *make_store_flags(store)])
     with make_progress_listener(folder, log_to) as listener, hint:
         result = runs.run_search(run_config, folder, listener=listener, store=store, workers=workers)
         page = write_report(folder)

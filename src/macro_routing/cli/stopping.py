@@ -1,5 +1,6 @@
 """Ctrl-C and requests to end: stop cleanly and say how to go on."""
 
+import shlex
 import signal
 import sys
 import threading
@@ -26,15 +27,21 @@ class SigtermInterrupt(KeyboardInterrupt):
 def stop_with_resume_hint(folder: Path, flags: Sequence[str] = ()) -> Iterator[None]:
     """Turn Ctrl-C and a request to end into one line; what was computed is in the run's folder and the score store.
 
-    ``flags`` are those without which the run is not resumed.
+    ``flags`` are those without which the run is not resumed, or not with the same score store.
     """
 
     def make_resume_hint() -> str:
         begun = (folder / RUN).is_file()
-        return f"go on with: {' '.join(['macro resume', str(folder), *flags])}" if begun else "nothing was begun yet"
+        command = shlex.join(["macro", "resume", str(folder), *flags])
+        return f"go on with: {command}" if begun else "nothing was begun yet"
 
     with show_hint_on_interrupt(make_resume_hint):
         yield
+
+
+def make_store_flags(store: Path | None) -> list[str]:
+    """The flags of the store that a call names; a run's folder alone leads to no store elsewhere."""
+    return [] if store is None else ["--store", str(store)]
 
 
 @contextmanager

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TypeVar, cast
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 from macro_routing.evaluation.gain_posterior import GainPosterior
 from macro_routing.evaluation.statistics import smallest_detectable_gain
@@ -118,7 +118,7 @@ def compute_sign_flip_p_values(differences: NDArray[np.float64], required: Seque
     signs = np.random.default_rng(0).choice(np.array([-1.0, 1.0]), size=(_N_FLIPS, rows.shape[1]))
     largest = (signs @ (rows / spread[:, None]).T).max(axis=1)
     flipped = (1 + (largest[:, None] >= observed - 1e-12).sum(axis=0)) / (1 + _N_FLIPS)
-    p_values: list[float] = np.maximum(flipped, ndtr(-observed)).tolist()
+    p_values: list[float] = np.maximum(flipped, scipy.special.ndtr(-observed)).tolist()
     return p_values
 
 
@@ -134,7 +134,9 @@ def describe_decision_power(settings: DecisionSettings, fresh: int) -> str:
     level = settings.max_error_probability / _TYPICAL_FINALISTS
     gain = find_detectable_gain(settings, fresh)
     if not math.isfinite(gain):
-        needed = math.ceil(TYPICAL_DISCORDANCE * ((ndtri(1 - level) + ndtri(0.8)) / 0.05) ** 2)
+        needed = math.ceil(
+            TYPICAL_DISCORDANCE * ((scipy.special.ndtri(1 - level) + scipy.special.ndtri(0.8)) / 0.05) ** 2
+        )
         return (
             f"{fresh} examples that the search does not use are too few to show even a gain of 20 points in four of"
             f" five cases; about {needed} can show one of 5 points"
@@ -157,7 +159,7 @@ def count_examples_to_pass_margin_test(settings: DecisionSettings, discordance: 
     ``discordance`` is the share of examples on which the two differ. Without any, it is the smallest number that can
     pass at all.
     """
-    level, margin = float(ndtri(1 - settings.max_error_probability)), settings.margin / 100
+    level, margin = float(scipy.special.ndtri(1 - settings.max_error_probability)), settings.margin / 100
     # level = n · margin / sqrt(n · discordance + pseudo-count), solved for n.
     linear = level**2 * discordance
     return math.ceil((linear + math.sqrt(linear**2 + 4 * margin**2 * level**2 * _PSEUDO_COUNT)) / (2 * margin**2))

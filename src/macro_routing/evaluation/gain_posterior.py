@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 Floats = NDArray[np.float64]
 PRIOR_SCALES = (0.005, 0.02, 0.06, 0.15)
@@ -59,8 +59,8 @@ class GainPosterior:
 
     def probability_above(self, gain: float) -> float:
         """Probability that the true gain exceeds ``gain``."""
-        return float(self.weights @ ndtr((self.means - gain) / np.sqrt(self.variances)))
+        return float(self.weights @ scipy.special.ndtr((self.means - gain) / np.sqrt(self.variances)))
 
     def measured_gain_cdf(self, gain: float, variance: float) -> float:
         """Probability that the gain measured on other examples is at most ``gain``; ``variance`` is its noise."""
-        return float(self.weights @ ndtr((gain - self.means) / np.sqrt(self.variances + variance)))
+        return float(self.weights @ scipy.special.ndtr((gain - self.means) / np.sqrt(self.variances + variance)))

@@ -55,16 +55,6 @@ def default_store_path() -> Path:
     return get_macro_cache_folder() / f"scores-{_VERSION}.sqlite"
 
 
-def is_score_store(path: Path) -> bool:
-    """Whether a file is a score store of this version; nothing is created or changed."""
-    try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-    except (sqlite3.Error, OSError, ValueError):
-        return False
-    return bool(version == _VERSION)
-
-
 class StoreError(MacroError):
     """The score store cannot be opened or is not one."""
 

@@ -13,7 +13,7 @@ from macro_routing.engine.batching import pad_left
 from macro_routing.errors import ModelError, RunError, SettingsError
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.model_answers import encode_prompts
-from macro_routing.evaluation.score_store import ScoreStore, default_store_path, is_score_store
+from macro_routing.evaluation.score_store import ScoreStore, default_store_path
 from macro_routing.models.catalog import fetch_model_folder
 from macro_routing.models.frozen import FrozenModel, LoadOptions, load_model, read_model_config
 from macro_routing.models.hidden_states import compute_block_influence
@@ -129,7 +129,7 @@ def resume_run(  # noqa: PLR0913
     """Go on with a run; one that is finished is only read.
 
     A folder may come from somebody else: code that its model or its task brings is run only when this call allows it,
-    and a score store that it names is used only if it exists, lies in the folder or is the default one.
+    and a score store that it names is used only if it lies in the folder or is the default one.
     """
     run_folder = RunFolder.open(Path(folder))
     if run_folder.is_finished:
@@ -160,13 +160,13 @@ def _read_run_config(header: Mapping[str, Any], run_folder: RunFolder) -> RunCon
 
 
 def _find_store_of_run(header: Mapping[str, Any], run_folder: RunFolder) -> Path:
-    """The score store that a run's folder names; one that would have to be made elsewhere is rejected."""
+    """The score store that a run's folder names; one elsewhere is for this call to name, not for a folder."""
     store = Path(header["store"])
     is_own = store.resolve().is_relative_to(run_folder.path.resolve()) or store == default_store_path().resolve()
-    if not is_own and not is_score_store(store):
+    if not is_own:
         raise RunError(
-            f"{run_folder.path / RUN} names the score store {str(store)[:200]}, which is not there; name one with"
-            " --store"
+            f"{run_folder.path / RUN} names the score store {str(store)[:200]}, which is neither in that folder nor the"
+            " default one; if the file is yours, name it with --store"
         )
     return store
 
