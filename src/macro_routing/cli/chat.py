@@ -8,7 +8,7 @@ import typer
 
 from macro_routing import models
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_progress_message
-from macro_routing.cli.route_argument import read_route_or_mixture, read_route_text
+from macro_routing.cli.route_argument import check_route_without_model, read_route_or_mixture
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.models.catalog import DEFAULT_MODEL
 from macro_routing.models.chat import encode_messages
@@ -34,7 +34,7 @@ def chat(
     Example: `echo 'Hello' | macro chat smollm2-135m`
     """
     check_and_quiet_model_libraries()
-    read_route_text(route)  # a mistyped name is told before the model is loaded
+    check_route_without_model(route, model)  # what is mistyped is told before the model is loaded
     frozen = models.load_model(model, make_load_options_from_flags(flags), print_progress_message)
     parsed = read_route_or_mixture(route, frozen)
     routed = frozen.model if parsed.is_standard else models.apply_route(frozen, parsed)

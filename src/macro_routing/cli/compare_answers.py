@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_json, print_progress_message, print_table
-from macro_routing.cli.route_argument import read_route_or_mixture, read_route_text
+from macro_routing.cli.route_argument import check_route_without_model, read_route_or_mixture
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.errors import SettingsError
 from macro_routing.models.catalog import DEFAULT_MODEL
@@ -48,7 +48,7 @@ def compare_answers(
     if route is None:
         raise SettingsError("--prompt needs a --route to compare with the standard pass")
     check_and_quiet_model_libraries()
-    read_route_text(route)  # a mistyped name is told before the model is loaded
+    check_route_without_model(route, model)  # what is mistyped is told before the model is loaded
     frozen = load_model(model, make_load_options_from_flags(flags), print_progress_message)
     _print_answer_pairs([_answer_with_both_routes(frozen, prompt or "", route, budget)], 1, as_json=as_json)
 

@@ -11,7 +11,7 @@ import typer
 from macro_routing import evaluation
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_fields, print_json, print_progress_message
 from macro_routing.cli.progress import ProgressLinePrinter
-from macro_routing.cli.route_argument import read_route_file, read_route_or_mixture
+from macro_routing.cli.route_argument import check_route_without_model, read_route_file, read_route_or_mixture
 from macro_routing.cli.run_options import (
     DATA_PANEL,
     DECODING,
@@ -79,6 +79,7 @@ def evaluate(
     workers = make_worker_settings(flags)
     data = {"test_seed": searched.test_seed, **flags.get("data", {})}
     config = make_run_config({**flags, "": {"seed": searched.seed or 0, **flags[""]}, "data": data}, None)
+    check_route_without_model(route, config.model)
     task, seed = load_configured_task(config), config.seed
     decoding = _override_decoding_with_flags(file, task, flags.get("decoding", {}))
     seeds = _SearchSeeds(seed, config.data.test_seed)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from macro_routing.cli.console import print_progress_message
 from macro_routing.errors import NotationError
+from macro_routing.models.catalog import find_layer_count
 from macro_routing.models.frozen import FrozenModel, ModelMetadata
 from macro_routing.models.route_file_compatibility import check_route_file_fits_model, describe_weak_evidence
 from macro_routing.routes import Route
@@ -97,6 +98,13 @@ def find_model_of_route(argument: str) -> str:
     if read_route_text(argument) != argument:
         raise NotationError(f"{argument} is not a route file, or its beginning is missing; name a model with --model")
     raise NotationError("a route without a route file belongs to no model; name one with --model")
+
+
+def check_route_without_model(argument: str, model: str) -> None:
+    """Reject what no route can be read from, and a route beyond the model's layers where their number is known."""
+    file, layers = read_route_file(argument), find_layer_count(model)
+    if file is None and layers is not None:
+        parse_route_or_mixture(read_route_text(argument), layers)
 
 
 def read_route(argument: str, frozen: FrozenModel | ModelMetadata, use: str = "this command") -> Route:

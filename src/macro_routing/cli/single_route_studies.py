@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from macro_routing import studies
-from macro_routing.cli.route_argument import read_route_or_mixture, read_route_text
+from macro_routing.cli.route_argument import check_route_without_model, read_route_or_mixture, read_route_text
 from macro_routing.cli.run_options import FlagCustomization
 from macro_routing.cli.study_command import StudyCommandInputs, study_command
 from macro_routing.errors import MacroError
@@ -34,10 +34,19 @@ _OVERRIDES = {
     "seed": FlagCustomization(help="Seed of the splits.", default="the route's own, else 1"),
     "mode": FlagCustomization(default="the route's own for its task, else auto"),
 }
+
+
+def _check_route_readable(argument: str) -> str:
+    """Reject a mistyped name before the study, and with it torch, is imported."""
+    read_route_text(argument)
+    return argument
+
+
 RouteArgument = Annotated[
     str,
     typer.Argument(
         metavar="ROUTE",
+        callback=_check_route_readable,
         help="A finished run's folder, a route file, or a route in any notation. The first two know their model, task,"
         " seed and way to answer.",
     ),
@@ -151,6 +160,7 @@ def _run_route_study(call: StudyCommandInputs, argument: str, run_study: RunRout
         settings = dataclasses.replace(settings, tasks=tuple(name.name_as_given for name in tasks))
     # What a run searched all its examples with must not be cut short for a study, but by the user.
     base = call.make_shared_run_config(known, task=task.task)
+    check_route_without_model(argument, base.model)
 
     def run_study_on_route(context: "studies.StudyContext") -> "studies.StudyResult":
         route = read_route_or_mixture(argument, context.frozen_model)

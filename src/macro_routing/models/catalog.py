@@ -5,6 +5,7 @@ or the user's own, are converted to safetensors once and kept in the cache folde
 loading the result about a second.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -112,6 +113,18 @@ def fetch_model_folder(name: str, *, revision: str | None = None, report: Messag
         f"{shorten_value(name)} is not a model: give a built-in name ({', '.join(BUILT_IN_MODELS)}), a folder, a .gguf"
         f" file or a hub id such as Qwen/Qwen3-1.7B{suggest_name(name, BUILT_IN_MODELS)}"
     )
+
+
+def find_layer_count(name: str) -> int | None:
+    """The number of layers of a built-in model or one in a local folder; None where only loading tells."""
+    if name in BUILT_IN_MODELS:
+        return BUILT_IN_MODELS[name].layers
+    try:
+        config = json.loads((Path(name).expanduser() / "config.json").read_text(encoding="utf-8"))
+        count = config.get("text_config", config)["num_hidden_layers"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError):
+        return None  # a hub id, a GGUF file, or a folder that loading explains
+    return count if isinstance(count, int) and count > 0 else None
 
 
 def _expand_user_path(name: str) -> Path:

@@ -290,15 +290,19 @@ class RunConfig:
 
     def make_searcher(
         self,
-        frozen: FrozenModel,
+        frozen: FrozenModel | int,
         decoding: DecodingSettings,
         examples: int,
         influence: Callable[[], Sequence[float]],
         test: int = 0,
     ) -> SearchPlan:
-        """The search over this model's routes; ``influence`` measures how much each layer does."""
+        """The search over a model's routes; ``influence`` measures how much each layer does.
+
+        Except for the preset ``paper``, the number of layers is enough.
+        """
+        layers = frozen if isinstance(frozen, int) else frozen.layers
         automatic = self._get_preset_values_for_model(frozen)
-        space = self.resolve_settings_table("space", **automatic["space"]).make_space(frozen.layers)
+        space = self.resolve_settings_table("space", **automatic["space"]).make_space(layers)
         settings = self.build_search_settings(automatic["search"])
         paper = self.build_search_settings(automatic["search"], MACRO)
         decision = self.resolve_decision(decoding)
@@ -307,8 +311,9 @@ class RunConfig:
             MethodInputs(space, examples, test, self.budget, self.seed, settings, paper, influence, decision, given)
         )
 
-    def _get_preset_values_for_model(self, frozen: FrozenModel) -> dict[str, dict[str, Any]]:
+    def _get_preset_values_for_model(self, frozen: FrozenModel | int) -> dict[str, dict[str, Any]]:
         if self.preset == "paper":
+            assert not isinstance(frozen, int)
             return get_paper_settings_for_model(frozen)
         return {"space": {}, "search": {}, "data": {}}
 

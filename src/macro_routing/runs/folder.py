@@ -15,6 +15,7 @@ manifest.json     digests of all of these; written last, so a run that has one i
 """
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -55,6 +56,10 @@ class RunFolder:
             raise RunError(f"{path} holds a run already; go on with it (`macro resume {path}`) or name another folder")
         if is_taken:
             raise RunError(f"{path} is not an empty folder; name a new one with --out")
+        parent = next(folder for folder in path.absolute().parents if folder.exists())
+        if not parent.is_dir() or not os.access(parent, os.W_OK):
+            reason = "cannot be written" if parent.is_dir() else "is not a folder"
+            raise RunError(f"{str(path)[:200]} cannot be made, {parent} {reason}; name another with --out")
 
     @classmethod
     def create(cls, path: Path) -> "RunFolder":

@@ -14,7 +14,7 @@ from macro_routing.errors import ModelError, RunError, SettingsError
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.model_answers import encode_prompts
 from macro_routing.evaluation.score_store import ScoreStore, default_store_path
-from macro_routing.models.catalog import fetch_model_folder
+from macro_routing.models.catalog import fetch_model_folder, find_layer_count
 from macro_routing.models.frozen import FrozenModel, LoadOptions, load_model, read_model_config
 from macro_routing.models.hidden_states import compute_block_influence
 from macro_routing.peers.per_example_search import PerExampleSearch
@@ -22,13 +22,13 @@ from macro_routing.runs.config import DataSettings, RunConfig, make_run_config
 from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.per_example_run import DrLLMRun, OracleRun
-from macro_routing.runs.prepared_run import PreparedRun
+from macro_routing.runs.prepared_run import PreparedRun, describe_splits
 from macro_routing.runs.presets import PAPER, is_loaded_in_4bit_by_paper
 from macro_routing.runs.progress import Listener, RunLog
 from macro_routing.runs.result import RunResult, read_result
 from macro_routing.runs.search_run import SearchRun
 from macro_routing.runs.trusted_code import check_graders_trusted, check_remote_code_trusted
-from macro_routing.runs.warm_start import check_init_from_exists, make_initial_search_state
+from macro_routing.runs.warm_start import check_init_from_exists, check_init_from_fits, make_initial_search_state
 from macro_routing.search.searcher import Searcher
 from macro_routing.tasks.splits import Splits, count_repeated_questions, make_splits
 from macro_routing.tasks.task import Example, Task
@@ -37,6 +37,8 @@ from macro_routing.workers.worker_pool import WorkerPool, create_worker_pool
 from macro_routing.workers.worker_settings import WorkerSettings
 
 Workers = WorkerSettings | WorkerPool | None
+_FEW_VALIDATION = 20
+"""Fewer validation examples decide hardly anything."""
 
 
 def search_routes(
@@ -142,6 +144,8 @@ def resume_run(  # noqa: PLR0913
         check_remote_code_trusted(config, run_folder.path)
     if not trust_grader and (task is None or workers is not None):
         check_graders_trusted(config, run_folder.path)
+    if frozen is None and task is None:  # said before a model is loaded for nothing
+        _check_same_examples(header, config, run_folder)
     with run_folder.lock(), get_or_create_worker_pool(config, workers, listener) as executor:
         store = store or _find_store_of_run(header, run_folder)
         run = prepare_run(config, frozen=frozen, task=task, listener=listener, store=store, executor=executor)
@@ -187,8 +191,7 @@ def prepare_run(  # noqa: PLR0913
     for named in (task, *guards.values()):
         config.resolve_decoding(named)
     if frozen is None:  # what is wrong without a model is said before one is loaded
-        split_examples(config, task, config.data)
-        check_init_from_exists(config.init_from)
+        _check_settings_without_model(config, task)
         listener.on_message(f"loading {config.model}")
         frozen = load_configured_model(config, executor, listener)
     sizes = config.resolve_data_sizes(frozen)
@@ -218,6 +221,19 @@ def prepare_run(  # noqa: PLR0913
     return SearchRun(config, evaluator, splits, searcher, listener, guards, first_state=first_state)
 
 
+def _check_settings_without_model(config: RunConfig, task: Task) -> None:
+    """Build the search without the weights, where the number of layers is known and settles its settings."""
+    check_init_from_exists(config.init_from)
+    splits, layers = split_examples(config, task, config.data), find_layer_count(config.model)
+    if layers is None or config.preset == "paper":
+        return
+    no_influence = [0.0] * layers
+    decoding = config.resolve_decoding(task)
+    searcher = config.make_searcher(layers, decoding, len(splits.train), lambda: no_influence, len(splits.test))
+    if isinstance(searcher, Searcher):
+        check_init_from_fits(config.init_from, searcher, layers)
+
+
 def _report_splits(config: RunConfig, task: Task, splits: Splits, sizes: DataSettings, listener: Listener) -> None:
     """Tell what the data has not, or has twice."""
     if task.repeated_rows:
@@ -229,6 +245,12 @@ def _report_splits(config: RunConfig, task: Task, splits: Splits, sizes: DataSet
         available = len(splits.get_split("train" if name == "training" else name))
         if (requested := config.given.get("data", {}).get(name, 0)) > available:
             listener.on_message(f"{requested} {name} examples were requested, the data has {available}")
+    if len(splits.validation) < min(_FEW_VALIDATION, sizes.validation):
+        listener.on_message(
+            f"only {len(splits.validation)} validation examples are left beside {len(splits.train)} for training: the"
+            f" data is divided in the ratio {sizes.training} to {sizes.validation}; lower --training or raise"
+            " --validation"
+        )
     if task.test_size and len(splits.test) < min(task.test_size, sizes.test or task.test_size):
         listener.on_message(
             f"{task.name} has {len(splits.test)} test examples here, {task.test_size} are published: accuracies are not"
@@ -264,8 +286,7 @@ def check_examples_unchanged(header: Mapping[str, Any], config: RunConfig, task:
     """Reject a run whose questions are other ones by now; needs no model, the sizes are the run's."""
     sizes = DataSettings(**{**header["config"]["resolved"]["data"], "test_seed": config.data.test_seed})
     splits = split_examples(config, task, sizes)
-    now = {name: [len(splits.get_split(name)), mark] for name, mark in splits.fingerprints.items()}
-    if now != header["splits"]:
+    if describe_splits(splits) != header["splits"]:
         raise RunError(f"{path} was run on other examples than {config.task} has now; name another folder with --out")
 
 
@@ -345,6 +366,14 @@ def _check_run_header_types(header: dict[str, Any]) -> None:
     for what in _CHECKED_PARTS:
         if not isinstance(header[what], dict):
             raise TypeError(f"{what} is not an object")
+
+
+def _check_same_examples(header: Mapping[str, Any], config: RunConfig, run_folder: RunFolder) -> None:
+    """Reject to go on with other data, without a model."""
+    with run_folder.explain_damaged_files(RUN):
+        sizes = DataSettings(**header["config"]["resolved"]["data"])
+    splits = describe_splits(split_examples(config, load_configured_task(config), sizes))
+    check_run_inputs_unchanged(header, {**header, "splits": splits}, run_folder.path)
 
 
 def check_run_inputs_unchanged(before: dict[str, Any], now: dict[str, Any], path: Path) -> None:

@@ -113,9 +113,7 @@ class PreparedRun(ABC):
             "config": {"given": self.config.to_toml_tables(), "resolved": resolved},
             "model": {"name": frozen.name, "layers": frozen.layers, "weights_id": frozen.weights_id},
             "scope": self.evaluator.scope,
-            "splits": {
-                name: [len(self.splits.get_split(name)), mark] for name, mark in self.splits.fingerprints.items()
-            },
+            "splits": describe_splits(self.splits),
             "guards": {
                 name: make_splits(task, seed=self.config.seed, test_seed=self.config.data.test_seed).fingerprints
                 for name, task in self.guards.items()
@@ -182,6 +180,11 @@ class PreparedRun(ABC):
     def standard_route(self) -> Route:
         """The model's standard pass."""
         return Route.standard(self.evaluator.frozen.layers)
+
+
+def describe_splits(splits: Splits) -> dict[str, Any]:
+    """Size and digest of each split."""
+    return {name: [len(splits.get_split(name)), mark] for name, mark in splits.fingerprints.items()}
 
 
 def describe_schedule(search: SearchPlan) -> str:

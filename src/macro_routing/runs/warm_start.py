@@ -35,6 +35,28 @@ def check_init_from_exists(init_from: str | None) -> None:
         )
 
 
+def check_init_from_fits(init_from: str | None, searcher: Searcher, layers: int) -> None:
+    """Reject a search that starts from nothing, and the text of a route that it cannot reach; needs no model."""
+    if init_from is None:
+        return
+    space = _require_policy_search(searcher).space
+    try:
+        is_text = not Path(init_from).exists()
+    except (OSError, ValueError):  # impossible as a file's name
+        is_text = True
+    if is_text:
+        space.check_route(parse_route(init_from, layers))
+
+
+def _require_policy_search(searcher: Searcher) -> PolicySearcherBase:
+    if isinstance(searcher, PolicySearcherBase):
+        return searcher
+    raise RunError(
+        "only searches with a policy can start from earlier knowledge; leave out init_from, or use method = guided or"
+        " macro"
+    )
+
+
 def make_initial_search_state(
     searcher: Searcher, init_from: str | None, model: IdentifiedModel, report: MessageCallback
 ) -> SearchState:
@@ -42,11 +64,7 @@ def make_initial_search_state(
     state = searcher.make_initial_state()
     if init_from is None:
         return state
-    if not isinstance(searcher, PolicySearcherBase):
-        raise RunError(
-            "only searches with a policy can start from earlier knowledge; leave out init_from, or use method = guided"
-            " or macro"
-        )
+    searcher = _require_policy_search(searcher)
     try:
         if (Path(init_from) / RUN).is_file():
             return _warm_start_policy_from_run(searcher, state, Path(init_from), model)
