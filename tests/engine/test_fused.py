@@ -130,7 +130,7 @@ def test_a_merged_order_contains_each(orders):
 def test_cache_regions_do_not_overlap_and_hold_prompt_and_text():
     groups = [RoutesOverSamePrompts(ROUTES, PROMPTS), RoutesOverSamePrompts(ROUTES[:1], PROMPTS[:2])]
     plan = plan_batches(groups, new_tokens=7)
-    table = plan.sequence_cache_regions
+    table = plan.sequence_table
     taken = np.zeros(plan.planned_cache_tokens, dtype=int)
     for batch in plan.batches:
         for index, route in enumerate(batch.routes):
@@ -152,7 +152,7 @@ def test_cache_regions_do_not_overlap_and_hold_prompt_and_text():
 def test_finished_sequences_get_no_rows():
     schedule, table = (
         schedule_layer_calls(ROUTES),
-        plan_batches([RoutesOverSamePrompts(ROUTES, PROMPTS)], 5).sequence_cache_regions,
+        plan_batches([RoutesOverSamePrompts(ROUTES, PROMPTS)], 5).sequence_table,
     )
     all_active = np.ones(len(table), dtype=bool)
     assert assign_rows_to_sequences(schedule, table, all_active, 64).num_sequences == len(table)
@@ -191,7 +191,7 @@ def test_rows_assigned_at_once_equal_rows_assigned_one_by_one(routes, data):
         *(RoutesOverSamePrompts([route], PROMPTS[:2]) for route in routes),
     ]
     plan = plan_batches(groups, 5)
-    schedule, table = schedule_layer_calls(plan.routes), plan.sequence_cache_regions
+    schedule, table = schedule_layer_calls(plan.routes), plan.sequence_table
     active = np.array(data.draw(st.lists(st.booleans(), min_size=len(table), max_size=len(table))))
     max_rows = pad_row_count(len(table))
     actual = assign_rows_to_sequences(schedule, table, active, max_rows)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from macro_routing.engine.batching import Tokens, compute_position_ids, pad_left, run_in_batches
-from macro_routing.routes.route import Route
+from macro_routing.routes.mixture import RouteOrMixture
 
 MAX_PERIOD = 64
 MIN_REPEATS = 4
@@ -72,9 +72,9 @@ def make_next_stage_prompt(prompt: Tokens, texts: Sequence[GeneratedText], stage
     return (*prompt, *(token for piece in pieces for token in piece))
 
 
-def group_indices_by_route(routes: Sequence[Route]) -> dict[Route, list[int]]:
-    """The indices of every different route, in the order of first appearance."""
-    indices: dict[Route, list[int]] = {}
+def group_indices_by_route(routes: Sequence[RouteOrMixture]) -> dict[RouteOrMixture, list[int]]:
+    """The indices of every different route or mixture, in the order of first appearance."""
+    indices: dict[RouteOrMixture, list[int]] = {}
     for index, route in enumerate(routes):
         indices.setdefault(route, []).append(index)
     return indices

@@ -1,13 +1,14 @@
 """Generation for many routes, or for pairs of route and prompt: eager, or with the fused decoder where one is given.
 
 In eager decoding the prompts run through the prefix tree of the routes. Each route then decodes from the caches of its
-own steps: all stages in one decoding loop, and finished rows leave the batch.
+own steps: all stages in one decoding loop, and finished rows leave the batch. So does a mixture, from the caches of all
+its members' steps.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -20,22 +21,27 @@ from macro_routing.engine.generation import (
     GenerationRequest,
     SequenceStageTracker,
     StageTexts,
-    generate_reasoning_then_answer,
     group_indices_by_route,
     make_next_stage_prompt,
     max_new_tokens,
 )
 from macro_routing.engine.prefix_tree import plan_prefix_tree
-from macro_routing.engine.shared_forward import PrefixTreeForward, split_prompts_at_common_prefix
+from macro_routing.engine.shared_forward import (
+    ForwardTokenChunk,
+    PrefixTreeForward,
+    RouteForwardResult,
+    split_prompts_at_common_prefix,
+)
 from macro_routing.models.hidden_states import apply_lm_head
+from macro_routing.models.mixing import combine_logits
 from macro_routing.models.routing import apply_route
-from macro_routing.routes.mixture import Mixture, RouteOrMixture
+from macro_routing.routes.mixture import Mixture, RouteOrMixture, number_prefixes, to_mixture, to_simplest_form
 from macro_routing.routes.route import Route
 
 if TYPE_CHECKING:  # needs triton
     from macro_routing.engine.fused.decoder import FusedDecoder
 
-_Pairs = Sequence[tuple[Route, Tokens]]
+_Pairs = Sequence[tuple[RouteOrMixture, Tokens]]
 _MAX_KEPT_SHARE = 0.75
 """Finished rows leave when at most this share of the batch is still running: leaving copies the caches."""
 
@@ -47,44 +53,28 @@ def generate_for_routes(
     request: GenerationRequest,
     fused: FusedDecoder | None = None,
 ) -> dict[RouteOrMixture, list[StageTexts]]:
-    """The texts of every different route or mixture of ``model`` after each prompt, one text per stage.
-
-    Mixtures are generated one by one; texts of theirs that loop are not stopped.
-    """
-    texts: dict[RouteOrMixture, list[StageTexts]] = {}
-    if single := [route for route in routes if isinstance(route, Route)]:
-        texts.update(_generate_for_single_routes(model, single, prompts, request, fused).items())
-    for route in routes:
-        if isinstance(route, Mixture):
-            mixed = apply_route(model, route, allow_untested=True)
-            texts[route] = generate_reasoning_then_answer(mixed, prompts, request.stages, request.max_cached_tokens)
-    return texts
-
-
-def _generate_for_single_routes(
-    model: Any,
-    routes: Sequence[Route],
-    prompts: Sequence[Tokens],
-    request: GenerationRequest,
-    fused: FusedDecoder | None,
-) -> dict[Route, list[StageTexts]]:
+    """The texts of every different route or mixture of ``model`` after each prompt, one text per stage."""
+    simplest = {route: to_simplest_form(to_mixture(route)) for route in routes}
+    distinct = list(dict.fromkeys(simplest.values()))
     if fused is not None and kernels_support_stages(request.stages):
-        texts = fused.generate_for_routes(routes, prompts, request)
+        texts = fused.generate_for_routes(distinct, prompts, request)
     else:
-        texts = generate_eager(model, routes, prompts, request)
+        texts = generate_eager(model, distinct, prompts, request)
     pairs = [(route, prompt) for route in texts for prompt in prompts]
     rows = iter(
         _decode_remaining_stages_after_loops(
             model, pairs, [row for rows in texts.values() for row in rows], request, fused
         )
     )
-    return {route: [next(rows) for _ in prompts] for route in texts}
+    texts = {route: [next(rows) for _ in prompts] for route in texts}
+    return {route: texts[simplest[route]] for route in routes}
 
 
 def generate_for_pairs(
     model: Any, pairs: _Pairs, request: GenerationRequest, fused: FusedDecoder | None = None
 ) -> list[StageTexts]:
     """The texts of each pair's route after its prompt; the fused decoder runs different routes in one batch."""
+    pairs = [(to_simplest_form(to_mixture(route)), prompt) for route, prompt in pairs]
     return _decode_remaining_stages_after_loops(
         model, pairs, _generate_for_route_prompt_pairs(model, pairs, request, fused), request, fused
     )
@@ -123,9 +113,9 @@ def _decode_remaining_stages_after_loops(
 
 
 def generate_eager(
-    model: Any, routes: Sequence[Route], prompts: Sequence[Tokens], request: GenerationRequest
-) -> dict[Route, list[StageTexts]]:
-    """The texts of every route of ``model`` after each prompt, decoded by the model's own code.
+    model: Any, routes: Sequence[RouteOrMixture], prompts: Sequence[Tokens], request: GenerationRequest
+) -> dict[RouteOrMixture, list[StageTexts]]:
+    """The texts of every route or mixture of ``model`` after each prompt, decoded by the model's own code.
 
     With ``stop_loops`` a sequence that a loop stopped has fewer texts than stages.
     """
@@ -136,22 +126,49 @@ def generate_eager(
 
 @torch.no_grad()
 def _generate_batch(
-    model: Any, routes: Sequence[Route], request: GenerationRequest, prompts: list[Tokens]
-) -> list[dict[Route, StageTexts]]:
+    model: Any, routes: Sequence[RouteOrMixture], request: GenerationRequest, prompts: list[Tokens]
+) -> list[dict[RouteOrMixture, StageTexts]]:
     segments = split_prompts_at_common_prefix(model, prompts, max_new_tokens(request.stages))
-    plan = plan_prefix_tree(routes)
-    texts: list[dict[Route, StageTexts]] = [{} for _ in prompts]
-    for finished in PrefixTreeForward(model, segments).run_prefix_tree(plan, keep_caches=True):
-        route = plan.routes[finished.route_index]
-        logits = apply_lm_head(model, finished.states[-1][:, -1:])[:, -1]
-        # Other routes need these cache layers unchanged: growing or selecting makes new tensors.
-        cache_layers = [copy.copy(layer) for layer in finished.cache_layers]
+    texts: list[dict[RouteOrMixture, StageTexts]] = [{} for _ in prompts]
+    for route, logits, cache_layers in _prefill(model, routes, segments):
         routed = model if route.is_standard else apply_route(model, route, allow_untested=True)
         decoders = [SequenceStageTracker(request) for _ in prompts]
         _decode_until_finished(routed, cache_layers, segments[-1].mask, logits.argmax(-1).tolist(), decoders)
         for row, decoder in zip(texts, decoders, strict=True):
             row[route] = decoder.texts_of_finished_stages
     return texts
+
+
+def _prefill(
+    model: Any, routes: Sequence[RouteOrMixture], segments: Sequence[ForwardTokenChunk]
+) -> Iterator[tuple[RouteOrMixture, torch.Tensor, list[Any]]]:
+    """Every route or mixture with the logits after the prompts and the cache layers of its steps."""
+    forward = PrefixTreeForward(model, segments)
+    plan = plan_prefix_tree([route for route in routes if isinstance(route, Route)])
+    for finished in forward.run_prefix_tree(plan, keep_caches=True):
+        # Other routes need these cache layers unchanged: growing or selecting makes new tensors.
+        cache_layers = [copy.copy(layer) for layer in finished.cache_layers]
+        yield plan.routes[finished.route_index], _compute_last_logits(model, finished), cache_layers
+    for route in routes:
+        if isinstance(route, Mixture):
+            yield route, *_prefill_mixture(model, route, forward)
+
+
+def _prefill_mixture(model: Any, mixture: Mixture, forward: PrefixTreeForward) -> tuple[torch.Tensor, list[Any]]:
+    """The combined logits, and the cache layers of all members' steps in the order of the mixed model."""
+    slots = number_prefixes(mixture.routes)
+    cache_layers: list[Any] = [None] * len(slots)
+    logits: dict[int, torch.Tensor] = {}
+    for finished in forward.run_prefix_tree(plan_prefix_tree(mixture.routes), keep_caches=True):
+        steps = mixture.routes[finished.route_index].steps
+        logits[finished.route_index] = _compute_last_logits(model, finished)
+        for length, cache_layer in enumerate(finished.cache_layers, 1):
+            cache_layers[slots[steps[:length]]] = cache_layer
+    return combine_logits([logits[member] for member in sorted(logits)], mixture), cache_layers
+
+
+def _compute_last_logits(model: Any, finished: RouteForwardResult) -> torch.Tensor:
+    return apply_lm_head(model, finished.states[-1][:, -1:])[:, -1]
 
 
 def _decode_until_finished(

@@ -14,6 +14,7 @@ from macro_routing.engine.batching import Tokens
 from macro_routing.engine.fused.batch_plan import (
     BatchPlan,
     RoutesOverSamePrompts,
+    group_by_member_count,
     list_step_layers,
     plan_batches,
     split_pairs_to_fit_memory,
@@ -34,7 +35,7 @@ from macro_routing.engine.layer_schedule import LayerSchedule, schedule_layer_ca
 from macro_routing.engine.memory import CACHE_SHARE, cache_bytes_per_token, free_memory_bytes
 from macro_routing.errors import ModelError
 from macro_routing.models.find_decoder import get_decoder
-from macro_routing.routes.route import Route
+from macro_routing.routes.mixture import RouteOrMixture
 
 _TOKENS_AHEAD = 8
 """Tokens that are launched before the host reads the predictions."""
@@ -75,42 +76,49 @@ class FusedDecoder:
             torch.cuda.empty_cache()
 
     def generate_for_routes(
-        self, routes: Sequence[Route], prompts: Sequence[Tokens], request: GenerationRequest
-    ) -> dict[Route, list[StageTexts]]:
-        """The texts of every different route after each prompt, in groups of routes and prompts that fit into memory.
+        self, routes: Sequence[RouteOrMixture], prompts: Sequence[Tokens], request: GenerationRequest
+    ) -> dict[RouteOrMixture, list[StageTexts]]:
+        """The texts of every different route or mixture after each prompt, as many together as fit into memory.
 
         With ``stop_loops`` a sequence that a loop stopped has fewer texts than stages.
         """
-        texts: dict[Route, list[StageTexts]] = {route: [()] * len(prompts) for route in routes}
+        texts: dict[RouteOrMixture, list[StageTexts]] = {route: [()] * len(prompts) for route in routes}
         # Routes with a common prefix share the prefill, so they decode together.
         ordered = sorted(texts, key=list_step_layers)
         new_tokens = max_new_tokens(request.stages)
-        for group, indices in split_routes_to_fit_memory(ordered, prompts, new_tokens, self.max_cached_tokens):
-            (decoded,) = self.decode_prompt_groups(
-                [RoutesOverSamePrompts(group, [prompts[index] for index in indices])], request
-            )
-            for route, rows in zip(group, decoded, strict=True):
-                for index, row in zip(indices, rows, strict=True):
-                    texts[route][index] = row
+        for numbers in group_by_member_count(ordered):
+            alike = [ordered[number] for number in numbers]
+            for group, indices in split_routes_to_fit_memory(alike, prompts, new_tokens, self.max_cached_tokens):
+                (decoded,) = self.decode_prompt_groups(
+                    [RoutesOverSamePrompts.from_routes(group, [prompts[index] for index in indices])], request
+                )
+                for route, rows in zip(group, decoded, strict=True):
+                    for index, row in zip(indices, rows, strict=True):
+                        texts[route][index] = row
         return texts
 
-    def generate_for_pairs(self, pairs: Sequence[tuple[Route, Tokens]], request: GenerationRequest) -> list[StageTexts]:
+    def generate_for_pairs(
+        self, pairs: Sequence[tuple[RouteOrMixture, Tokens]], request: GenerationRequest
+    ) -> list[StageTexts]:
         """The texts of each pair's route after its prompt: a request group per route, as many together as fit."""
         texts: list[StageTexts] = [()] * len(pairs)
-        for group in split_pairs_to_fit_memory(pairs, max_new_tokens(request.stages), self.max_cached_tokens):
-            requests = [
-                RoutesOverSamePrompts([route], [pairs[n][1] for n in indices]) for route, indices in group.items()
-            ]
-            for indices, (rows,) in zip(group.values(), self.decode_prompt_groups(requests, request), strict=True):
-                for index, row in zip(indices, rows, strict=True):
-                    texts[index] = row
+        for numbers in group_by_member_count([route for route, _ in pairs]):
+            alike = [pairs[number] for number in numbers]
+            for group in split_pairs_to_fit_memory(alike, max_new_tokens(request.stages), self.max_cached_tokens):
+                requests = [
+                    RoutesOverSamePrompts.from_routes([route], [alike[n][1] for n in indices])
+                    for route, indices in group.items()
+                ]
+                for indices, (rows,) in zip(group.values(), self.decode_prompt_groups(requests, request), strict=True):
+                    for index, row in zip(indices, rows, strict=True):
+                        texts[numbers[index]] = row
         return texts
 
     @torch.no_grad()
     def decode_prompt_groups(
         self, groups: Sequence[RoutesOverSamePrompts], request: GenerationRequest
     ) -> list[list[list[StageTexts]]]:
-        """The texts by group, route and prompt."""
+        """The texts by group, route or mixture, and prompt; mixtures must have equally many routes."""
         device = self.weights.embeddings.device
         # Kernels are launched on the current device, which need not be the model's.
         with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
@@ -119,12 +127,16 @@ class FusedDecoder:
             schedule = schedule_layer_calls(plan.routes)
             runner = self._get_large_enough_runner(_compute_buffer_sizes(plan, schedule))
             runner.stage_tables.copy_stages_to_device(request.stages)
+            table = plan.sequence_table
+            runner.tables.upload_mixtures(table)
             tokens = prefill_prompts(self._model, runner, plan)
             decoders = [SequenceStageTracker(request) for _ in range(plan.num_sequences)]
-            _DecodingLoop(runner, schedule, plan.sequence_cache_regions, decoders).decode_until_finished(
-                tokens, new_tokens
+            _DecodingLoop(runner, schedule, table, decoders).decode_until_finished(tokens, new_tokens)
+            by_route = plan.arrange_results_by_route_and_prompt(
+                [decoder.texts_of_finished_stages for decoder in decoders]
             )
-            return plan.arrange_results_by_route_and_prompt([decoder.texts_of_finished_stages for decoder in decoders])
+            # All members of a mixture have written the same.
+            return [rows[:: max(1, group.members)] for group, rows in zip(groups, by_route, strict=True)]
 
     def _get_large_enough_runner(self, needed: BufferSizes) -> ModelRunner:
         if self.runner is None or not self.runner.sizes.is_large_enough_for(needed):

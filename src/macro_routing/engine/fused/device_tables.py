@@ -36,6 +36,14 @@ class SequenceTable:
     """First token of its first step's region in the cache."""
     step_stride: _Array
     """Tokens from the region of one step to that of the next."""
+    order: _Array
+    """All sequences, those of a mixture's members that write one answer as neighbours."""
+    members: int
+    """Routes of each mixture; 0 where every route answers alone."""
+    weight: _Array
+    """Weight of each sequence's route in its mixture."""
+    reference: _Array
+    """The member that says which tokens are plausible, counted from the first of its mixture."""
 
     def __len__(self) -> int:
         """The number of sequences."""
@@ -66,6 +74,8 @@ class RunningSequenceRows:
     """``[4, calls, rows]``: sequence, start of the cache region, slot to add from, slot to keep in."""
     coefficients: _Array
     live_sequences: _Array
+    members: int
+    """Neighbouring rows whose logits are combined; 0 where every row predicts its own token."""
 
 
 def enumerate_within_groups(counts: _Array) -> tuple[_Array, _Array]:
@@ -78,7 +88,7 @@ def assign_rows_to_sequences(
     schedule: LayerSchedule, table: SequenceTable, active: _Array, max_rows: int
 ) -> RunningSequenceRows:
     """Assign rows to the active sequences; layer calls that no active route needs are left out."""
-    live = np.flatnonzero(active)
+    live = table.order[active[table.order]]
     # Sequences sorted by route: those of one route are a slice of this list.
     by_route = live[np.argsort(table.route[live], kind="stable")]
     counts = np.bincount(table.route[live], minlength=int(table.route.max()) + 1)
@@ -99,7 +109,9 @@ def assign_rows_to_sequences(
     assigned = tuple(map(LayerCallLaunchSize, (call.layer for call in calls), rows, [*same_rows, False]))
     live_sequences = np.full(max_rows, NONE, dtype=np.int32)
     live_sequences[: len(live)] = live
-    return RunningSequenceRows(assigned, pad_row_count(len(live)), len(live), indices, coefficients, live_sequences)
+    return RunningSequenceRows(
+        assigned, pad_row_count(len(live)), len(live), indices, coefficients, live_sequences, table.members
+    )
 
 
 class DeviceRowAssignment:
@@ -112,6 +124,13 @@ class DeviceRowAssignment:
         self.sequence, self.cache_start, self.add_slot, self.keep_slot = self._indices
         self.coefficient = torch.zeros(max_calls + 2, max_rows, device=device)
         self.live_sequences, self.no_sequences = torch.full((2, max_rows), NONE, dtype=torch.int32, device=device)
+        self.weight = torch.ones(max_rows, device=device)
+        self.reference = torch.zeros(max_rows, dtype=torch.int32, device=device)
+
+    def upload_mixtures(self, table: SequenceTable) -> None:
+        """Copy the sequences' parts in mixtures to the device."""
+        self.weight[: len(table)].copy_(torch.from_numpy(table.weight))
+        self.reference[: len(table)].copy_(torch.from_numpy(table.reference))
 
     def upload_row_assignment(self, assignment: RunningSequenceRows) -> None:
         """Copy an assignment to the device, after everything that was launched before."""

@@ -274,21 +274,59 @@ def block_argmax(
 
 
 @triton.jit
+def mixture_argmax(
+    logits, member_best_value, best_value, best_token, live_sequences, member_weight, reference_member, first_row,
+    vocabulary, blocks, log_plausibility,
+    MEMBERS: tl.constexpr, BLOCKS: tl.constexpr, BLOCK: tl.constexpr,
+):
+    """The best plausible token of a block by the weighted sum of a mixture's logits; a program per mixture and block.
+
+    The members are in neighbouring rows, and the first one gets the result. Their normalizers are the same for all
+    tokens, so the sum of logits has its maximum where that of log-probabilities has it.
+    """
+    row, block = tl.program_id(0).to(tl.int64) * MEMBERS, tl.program_id(1)
+    entry = first_row + row
+    sequence = tl.load(live_sequences + entry)
+    if sequence < 0:
+        return
+    reference = tl.load(reference_member + sequence)
+    other_block = tl.arange(0, BLOCKS)
+    best = member_best_value + (entry + reference) * blocks + other_block
+    highest = tl.max(tl.load(best, mask=other_block < blocks, other=float("-inf")), axis=0)
+    token = block * BLOCK + tl.arange(0, BLOCK)
+    in_vocabulary = token < vocabulary
+    total = tl.zeros([BLOCK], tl.float32)
+    for member in tl.static_range(MEMBERS):
+        logit = tl.load(logits + (row + member) * vocabulary + token, mask=in_vocabulary, other=0.0).to(tl.float32)
+        total += tl.load(member_weight + tl.load(live_sequences + entry + member)) * logit
+    logit = tl.load(logits + (row + reference) * vocabulary + token, mask=in_vocabulary, other=0.0).to(tl.float32)
+    total = tl.where(total != total, float("inf"), total)  # NaN counts as the largest, as in torch
+    total = tl.where((logit < highest + log_plausibility) | (token >= vocabulary), float("-inf"), total)
+    value, index = tl.max(total, axis=0, return_indices=True)
+    tl.store(best_value + entry * blocks + block, value)
+    tl.store(best_token + entry * blocks + block, block * BLOCK + index)
+
+
+@triton.jit
 def update_sequences(
     best_value, best_token, live_sequences, states, embeddings, token_log, step,
     position, done, stage, stage_tokens, forced_index,
     end_tokens, max_tokens, forced_tokens, forced_lengths, num_stages, end_tokens_width, forced_tokens_width,
     max_rows, width, blocks,
-    ENDS: tl.constexpr, BLOCKS: tl.constexpr, BLOCK: tl.constexpr,
+    MEMBERS: tl.constexpr, ENDS: tl.constexpr, BLOCKS: tl.constexpr, BLOCK: tl.constexpr,
 ):
-    """Log the predicted token and feed the next one: ``SequenceStageTracker.step`` on the device."""
+    """Log the predicted token and feed the next one: ``SequenceStageTracker.step`` on the device.
+
+    ``MEMBERS`` neighbouring rows write one text; the first one has the prediction.
+    """
     row = tl.program_id(0).to(tl.int64)
     sequence = tl.load(live_sequences + row).to(tl.int64)
     if sequence < 0:
         return
     block = tl.arange(0, BLOCKS)
-    value = tl.load(best_value + row * blocks + block, mask=block < blocks, other=float("-inf"))
-    candidate = tl.load(best_token + row * blocks + block, mask=block < blocks, other=2147483647)
+    prediction = row // MEMBERS * MEMBERS * blocks + block
+    value = tl.load(best_value + prediction, mask=block < blocks, other=float("-inf"))
+    candidate = tl.load(best_token + prediction, mask=block < blocks, other=2147483647)
     token = tl.min(tl.where(value == tl.max(value, axis=0), candidate, 2147483647), axis=0)
     tl.store(token_log + tl.load(step).to(tl.int64) * max_rows + sequence, token)
     if tl.load(done + sequence) != 0:

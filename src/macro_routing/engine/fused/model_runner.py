@@ -4,6 +4,7 @@ A step is replayed from a CUDA graph; without graphs the same kernels are launch
 """
 
 import functools
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import astuple, dataclass
@@ -20,6 +21,7 @@ from macro_routing.engine.fused.device_tables import (
     RunningSequenceRows,
 )
 from macro_routing.engine.fused.weights import LayerWeights, ModelWeights
+from macro_routing.models.mixing import PLAUSIBILITY
 
 _LOGIT_ROWS = 512
 """Rows whose logits are in memory at once."""
@@ -161,21 +163,21 @@ class ModelRunner:
         self._blocks = -(-shape.vocabulary // _VOCABULARY_BLOCK)
         self._best_value = torch.zeros(rows, self._blocks, **float32)
         self._best_token = torch.zeros(rows, self._blocks, dtype=torch.int32, device=options["device"])
+        self._member_best_value, self._member_best_token = map(torch.empty_like, (self._best_value, self._best_token))
 
     # --- running ---------------------------------------------------------------------------------------------------
 
     def get_or_capture_token_step(self, assignment: RunningSequenceRows) -> Callable[[], None]:
         """The function that runs one token of this assignment; a missing CUDA graph is captured."""
-        launch = functools.partial(self._launch_decoding_step, assignment.calls, assignment.padded_rows)
+        rows, members = assignment.padded_rows, assignment.members
+        launch = functools.partial(self._launch_decoding_step, assignment.calls, rows, members)
         if self.graphs is None:
             return launch
         warm_ups: dict[Hashable, Callable[[], None]] = {
             call.rows: functools.partial(self._warm_up_layer, call.rows) for call in assignment.calls
         }
-        warm_ups[None, assignment.padded_rows] = functools.partial(
-            self._launch_token_prediction, assignment.padded_rows, warm_up=True
-        )
-        return self.graphs.get_or_capture_graph((assignment.calls, assignment.padded_rows), launch, warm_ups).replay
+        warm_ups[None, rows, members] = functools.partial(self._launch_token_prediction, rows, members, warm_up=True)
+        return self.graphs.get_or_capture_graph((assignment.calls, rows, members), launch, warm_ups).replay
 
     def reset_sequences(self) -> None:
         """Start all sequences at the first token of their first stage."""
@@ -184,16 +186,16 @@ class ModelRunner:
         self._forced_index.fill_(-1)
 
     def feed_first_tokens(self, tokens: torch.Tensor, rows: int) -> None:
-        """Feed the tokens that the prefill predicted to all sequences."""
+        """Feed the tokens that the prefill predicted to all sequences, which are all live."""
         self._best_value.fill_(float("-inf"))
         self._best_value[:, 0] = 0
-        self._best_token[: len(tokens), 0] = tokens
+        self._best_token[: len(tokens), 0] = tokens[self.tables.live_sequences[: len(tokens)]]
         self._step.zero_()
-        self._launch_update_sequences(rows)
+        self._launch_update_sequences(rows, members=1)
 
     # --- launches --------------------------------------------------------------------------------------------------
 
-    def _launch_decoding_step(self, calls: Sequence[LayerCallLaunchSize], rows: int) -> None:
+    def _launch_decoding_step(self, calls: Sequence[LayerCallLaunchSize], rows: int, members: int) -> None:
         normed = False
         for number, call in enumerate(calls):
             layer = self.weights.layers[call.layer]
@@ -205,7 +207,7 @@ class ModelRunner:
                 self._launch_residual_pre_attn_norm(self.weights.layers[calls[number + 1].layer], number, call.rows)
             else:
                 self._launch_residual_store(number, call.rows)
-        self._launch_token_prediction(rows)
+        self._launch_token_prediction(rows, members)
 
     def _warm_up_layer(self, rows: int) -> None:
         """Launch all kernels of a layer for ``rows`` rows, at a layer call without sequences."""
@@ -267,26 +269,40 @@ class ModelRunner:
             PRECISION="ieee" if self.states.dtype == torch.float32 else "tf32", num_warps=4, num_stages=2,
         )  # fmt: skip
 
-    def _launch_token_prediction(self, rows: int, *, warm_up: bool = False) -> None:
+    def _launch_token_prediction(self, rows: int, members: int, *, warm_up: bool = False) -> None:
         """Final norm, logits and argmax, then the next input token of every sequence."""
         shape = self.weights.shape
         live, step = (
             (self.tables.no_sequences, self._warm_up_step) if warm_up else (self.tables.live_sequences, self._step)
         )
-        for first in range(0, rows, _LOGIT_ROWS):
-            chunk = min(_LOGIT_ROWS, rows - first)
+        best_value, best_token = (
+            (self._member_best_value, self._member_best_token) if members else (self._best_value, self._best_token)
+        )
+        # The logits of a mixture's members are in memory together.
+        size = _LOGIT_ROWS - _LOGIT_ROWS % max(1, members)
+        for first in range(0, rows, size):
+            chunk = min(size, rows - first)
             normed = self._normed[:chunk]
             kernels.final_norm[(chunk,)](
                 self.states, normed, self.weights.norm, live, first, shape.width, shape.epsilon, BLOCK=self._width_block
             )
             logits = self.weights.head.apply_into(normed, self._logits[:chunk])
             kernels.block_argmax[(chunk, self._blocks)](
-                logits, self._best_value, self._best_token, step, first, shape.vocabulary, self._blocks,
+                logits, best_value, best_token, step, first, shape.vocabulary, self._blocks,
                 BLOCK=_VOCABULARY_BLOCK,
             )  # fmt: skip
-        self._launch_update_sequences(rows, warm_up=warm_up)
+            if members:
+                self._launch_mixture_argmax(logits, live, first, members)
+        self._launch_update_sequences(rows, max(1, members), warm_up=warm_up)
 
-    def _launch_update_sequences(self, rows: int, *, warm_up: bool = False) -> None:
+    def _launch_mixture_argmax(self, logits: torch.Tensor, live: torch.Tensor, first: int, members: int) -> None:
+        kernels.mixture_argmax[(-(-len(logits) // members), self._blocks)](
+            logits, self._member_best_value, self._best_value, self._best_token, live, self.tables.weight,
+            self.tables.reference, first, self.weights.shape.vocabulary, self._blocks, math.log(PLAUSIBILITY),
+            MEMBERS=members, BLOCKS=next_power_of_2(self._blocks), BLOCK=_VOCABULARY_BLOCK,
+        )  # fmt: skip
+
+    def _launch_update_sequences(self, rows: int, members: int, *, warm_up: bool = False) -> None:
         shape, stages = self.weights.shape, self.stage_tables
         live = self.tables.no_sequences if warm_up else self.tables.live_sequences
         kernels.update_sequences[(rows,)](
@@ -294,7 +310,7 @@ class ModelRunner:
             self._step, self.position, self._done, self._stage, self._stage_tokens, self._forced_index,
             stages.end_tokens, stages.max_tokens, stages.forced_tokens, stages.forced_lengths, stages.num_stages,
             stages.end_tokens.shape[1], stages.forced_tokens.shape[1], self.tables.max_rows, shape.width, self._blocks,
-            ENDS=next_power_of_2(stages.end_tokens.shape[1]), BLOCKS=next_power_of_2(self._blocks),
+            MEMBERS=members, ENDS=next_power_of_2(stages.end_tokens.shape[1]), BLOCKS=next_power_of_2(self._blocks),
             BLOCK=self._width_block,
         )  # fmt: skip
 

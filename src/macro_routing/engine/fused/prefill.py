@@ -1,6 +1,6 @@
 """The prompts' forward pass: it fills the cache of a model runner and predicts the first token of every sequence."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,13 +20,15 @@ from macro_routing.engine.shared_forward import (
     split_prompts_at_common_prefix,
 )
 from macro_routing.models.hidden_states import apply_lm_head
+from macro_routing.models.mixing import combine_logits
+from macro_routing.routes.mixture import Mixture, RouteOrMixture
 
 
 def prefill_prompts(model: Any, runner: ModelRunner, plan: BatchPlan) -> torch.Tensor:
     """Fill the cache and reset the sequences; the first token that each sequence predicts."""
     tokens = torch.zeros(plan.num_sequences, dtype=torch.int32, device=runner.states.device)
     # With one route per group, a forward pass per group would leave the device idle.
-    if len(plan.groups) > 1 and all(len(group.routes) == 1 for group in plan.groups):
+    if len(plan.groups) > 1 and all(len(group.routes) == 1 and not group.mixtures for group in plan.groups):
         _prefill_mixed_routes(model, runner, plan, tokens)
     else:
         for batch in plan.batches:
@@ -42,12 +44,14 @@ def _prefill_over_prefix_tree(model: Any, runner: ModelRunner, batch: PromptBatc
     # Padding stands between a common prefix and the rest of a prompt; in the cache it goes to the front.
     token_order = mask.argsort(dim=1, stable=True) if len(segments) > 1 else None
     tree = plan_prefix_tree(batch.routes)
+    last_states: dict[int, torch.Tensor] = {}
     for finished in PrefixTreeForward(model, segments).run_prefix_tree(tree, keep_caches=True):
         sequences = batch.sequences_of_route(finished.route_index)
-        tokens[sequences] = _predict_tokens(model, finished.states[-1])
+        last_states[finished.route_index] = finished.states[-1][:, -1:].clone()
         runner.start[sequences] = (mask == 0).sum(dim=1).to(torch.int32)
         runner.position[sequences] = batch.padded_prompt_length - 1
         _copy_prompt_cache_to_route(runner, batch, finished, token_order)
+    _predict_first_tokens(model, batch, last_states, tokens)
 
 
 def _prefill_mixed_routes(model: Any, runner: ModelRunner, plan: BatchPlan, tokens: torch.Tensor) -> None:
@@ -75,6 +79,20 @@ def _prefill_mixed_routes(model: Any, runner: ModelRunner, plan: BatchPlan, toke
         ]
         prompt_length, padding = torch.tensor(lengths, dtype=torch.int32, device=tokens.device).unbind(1)
         runner.start[sequences], runner.position[sequences] = padding, prompt_length - 1
+
+
+def _predict_first_tokens(
+    model: Any, batch: PromptBatch, last_states: Mapping[int, torch.Tensor], tokens: torch.Tensor
+) -> None:
+    """The first token of every sequence; the members of a mixture get the same."""
+    answers: Sequence[RouteOrMixture] = batch.mixtures or batch.routes
+    members = len(batch.routes) // len(answers)
+    for number, answer in enumerate(answers):
+        routes = range(number * members, (number + 1) * members)
+        logits = [apply_lm_head(model, last_states[route])[:, -1] for route in routes]
+        chosen = (combine_logits(logits, answer) if isinstance(answer, Mixture) else logits[0]).argmax(-1)
+        for route in routes:
+            tokens[batch.sequences_of_route(route)] = chosen.to(torch.int32)
 
 
 def _predict_tokens(model: Any, states: torch.Tensor) -> torch.Tensor:
