@@ -69,7 +69,9 @@ def test_other_targets_reject_a_mixture(target, base, tmp_path):
     mixture = str(Mixture.from_weights([(PLAIN, 1.5), (ADDS, -0.5)]))
     options = ["--model", base.name, "--format", target, "--out", tmp_path / "out"]
     result = run("export", mixture, *options, status=2)
-    assert f"this is a mixture of 2 routes, but --format {target} takes a single route" in result.stderr
+    stderr = " ".join(result.stderr.split())
+    assert f"this is a mixture of 2 routes, but --format {target} takes a single route; use --format routed" in stderr
+    assert f"or `macro serve`, which take mixtures, or give one of them, such as '{ADDS}'" in stderr
     assert not (tmp_path / "out").exists()
 
 

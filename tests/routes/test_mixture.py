@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from macro_routing.errors import NotationError, RouteError
 from macro_routing.routes import Route, parse_route
-from macro_routing.routes.mixture import MAX_MEMBERS, Member, Mixture, parse_mixture
+from macro_routing.routes.mixture import MAX_MEMBERS, Member, Mixture, parse_mixture, require_single_route
 
 LAYERS = 8
 STANDARD = Route.standard(LAYERS)
@@ -57,8 +57,45 @@ def test_the_normal_form_sums_to_one():
     assert Mixture.from_weights(zip(contrast.routes, contrast.weights, strict=True)) == contrast
     negative = Mixture.from_weights([(STANDARD, 0.5), (SKIP, -2.0)])
     assert negative.weights == (0.25, -1.0)
-    with pytest.raises(RouteError, match="at least one route"):
-        Mixture.from_weights([(SKIP, 1.0), (SKIP, -1.0)])
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([(SKIP, 1.0), (SKIP, -1.0)], "add up to 0 for every route; at least one route needs a weight"),
+        ([(STANDARD, 0.0), (SKIP, 0.0)], "add up to 0 for every route"),
+        ([], "at least one route"),
+        ([(STANDARD, 1.0), (SKIP, float("nan"))], "must be finite, not nan"),
+        ([(STANDARD, float("inf")), (SKIP, 1.0)], "must be finite, not inf"),
+        ([(STANDARD, 1.0), (SKIP, -float("inf"))], "must be finite, not -inf"),
+    ],
+)
+def test_weights_without_a_normal_form_are_rejected(weights, message):
+    with pytest.raises(RouteError, match=message):
+        Mixture.from_weights(weights)
+
+
+@pytest.mark.parametrize("weight", ["0", "1e999", "0.0000001"])
+def test_a_text_with_an_unusable_weight_is_rejected(weight):
+    with pytest.raises(RouteError, match="between 1e-06 and 1e\\+06 in size"):
+        parse_mixture(f"[L0 RJ] - {weight} [L0-L3 L5 RJ]", LAYERS)
+
+
+def test_a_text_with_too_many_routes_or_another_models_layers_is_rejected():
+    with pytest.raises(NotationError, match="at most 8 routes"):
+        parse_mixture(" + ".join(f"[L{layer} RJ]" for layer in range(LAYERS)) + " - [L0 L0 RJ]", LAYERS)
+    with pytest.raises(RouteError, match="applies layer 8, but the model's 8 layers are numbered 0 to 7"):
+        parse_mixture("[L0 RJ] - [L0-L9 RJ]", LAYERS)
+
+
+def test_a_use_that_takes_single_routes_says_what_takes_mixtures():
+    mixture = mix((STANDARD, 1.5), (SKIP, -0.5))
+    message = (
+        "a mixture of 2 routes, but --to x takes a single route; use y, or give one of them, such as 'L0-L3 L5 RJ'"
+    )
+    with pytest.raises(RouteError, match=message):
+        require_single_route(mixture, "--to x", "use y")
+    assert require_single_route(mix((SKIP, 2.0)), "--to x") == SKIP
 
 
 def test_members_share_layers_up_to_their_first_difference():

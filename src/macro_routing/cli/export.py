@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_progress_message
-from macro_routing.cli.route_argument import find_model_of_route, read_route, read_route_file, read_route_or_mixture
+from macro_routing.cli.route_argument import find_model_of_route, read_route_file, read_route_or_mixture
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.cli.stopping import show_hint_on_interrupt
 from macro_routing.deploy.export_common import describe_long_route, open_exportable_model
@@ -14,7 +14,7 @@ from macro_routing.deploy.gguf_export import write_gguf
 from macro_routing.deploy.mergekit_export import write_mergekit_config
 from macro_routing.deploy.routed_checkpoint import write_routed_checkpoint
 from macro_routing.errors import ExportError, NotationError
-from macro_routing.routes.mixture import RouteOrMixture
+from macro_routing.routes.mixture import RouteOrMixture, require_single_route
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
 
@@ -70,12 +70,13 @@ def export(
     )
     with show_hint_on_interrupt("nothing was written"):
         base = open_exportable_model(name, revision=revision, report=print_progress_message)
+        applied = read_route_or_mixture(route, base)
         if to == "routed":
-            applied = read_route_or_mixture(route, base)
             _warn_of_long_route(base, applied, to)
             write_routed_checkpoint(base, applied, evidence, out, copy_weights=copy_weights)
         else:
-            _write_single_route(to, base, read_route(route, base, f"--format {to}"), evidence, out)
+            instead = "use --format routed or `macro serve`, which take mixtures"
+            _write_single_route(to, base, require_single_route(applied, f"--format {to}", instead), evidence, out)
     print(out)
 
 

@@ -84,7 +84,11 @@ class Mixture:
         """The normal form of a sum: equal routes together, none with weight 0."""
         sums: dict[Route, float] = {}
         for route, weight in weights:
+            if not math.isfinite(weight):
+                raise RouteError(f"the weight of a mixture's route must be finite, not {shorten_value(weight)}")
             sums[route] = sums.get(route, 0.0) + weight
+        if not any(sums.values()):
+            raise RouteError("the weights of a mixture add up to 0 for every route; at least one route needs a weight")
         scale = _compute_scale(sums.values())
         scaled = ((route, weight / scale) for route, weight in sums.items())
         return cls(tuple(Member(route, weight) for route, weight in scaled if abs(weight) >= _MIN_WEIGHT))
@@ -190,13 +194,13 @@ def to_simplest_form(mixture: Mixture) -> RouteOrMixture:
     return mixture.routes[0] if mixture.is_single else mixture
 
 
-def require_single_route(route: RouteOrMixture, use: str = "") -> Route:
-    """The route, where ``use`` takes no mixtures."""
+def require_single_route(route: RouteOrMixture, use: str = "", instead: str = "") -> Route:
+    """The route, where ``use`` takes no mixtures; ``instead`` says what does."""
     simplest = to_simplest_form(to_mixture(route))
     if isinstance(simplest, Mixture):
         needed = f"{use} takes a single route" if use else "a single route is needed here"
+        remedies = [instead, f"give one of them, such as '{simplest.routes[-1]}'"]
         raise RouteError(
-            f"this is a mixture of {len(simplest.members)} routes, but {needed}; give one of them, such as"
-            f" '{simplest.routes[-1]}'"
+            f"this is a mixture of {len(simplest.members)} routes, but {needed}; {', or '.join(filter(None, remedies))}"
         )
     return simplest
