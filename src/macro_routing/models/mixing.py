@@ -61,12 +61,30 @@ def plan_mixture_steps(routes: Sequence[Route]) -> list[MixtureStep]:
     ]
 
 
+def list_saved_steps(steps: Sequence[MixtureStep]) -> set[int | None]:
+    """The steps whose outputs are read later than by the next step; None: the embeddings."""
+    branching = {node.parent for slot, node in enumerate(steps) if not follows_last_step(node, slot)}
+    return branching | {node.add_source for node in steps if node.add_source is not None}
+
+
+def follows_last_step(node: MixtureStep, slot: int) -> bool:
+    """Whether the step in ``slot`` takes the output of the one before; otherwise it begins a branch."""
+    return node.parent == (slot - 1 if slot else None)
+
+
 def apply_mixture(model: Any, mixture: Mixture) -> Any:
     """Make a model that predicts with ``mixture``, with the weights of ``model``; ``apply_route`` checks both.
 
     Its logits are the weighted sums of the members' log-probabilities, and minus infinity for tokens that the standard
     pass (or, without it, the member with the largest weight) finds implausible.
     """
+    mixed = apply_members(model, mixture)
+    mixed.register_forward_hook(functools.partial(_combine_output, mixture))
+    return mixed
+
+
+def apply_members(model: Any, mixture: Mixture) -> Any:
+    """Make a model whose logits are those of all members, one member's batch after the other's."""
     steps = plan_mixture_steps(mixture.routes)
     config = make_config_with_entry_per_step(model.config, [node.step.layer for node in steps])
     text_config = get_text_config(config)
@@ -80,25 +98,22 @@ def apply_mixture(model: Any, mixture: Mixture) -> Any:
     mixed_decoder.register_forward_pre_hook(create_saved_states_per_pass, with_kwargs=True)
     mixed = make_routed_copy(model, mixed_decoder, config, mixture)
     mixed.register_forward_pre_hook(_reject_unsupported_arguments, with_kwargs=True)
-    mixed.register_forward_hook(functools.partial(_combine_output, mixture))
     return mixed
 
 
 def _make_layers(
     layers: Any, steps: Sequence[MixtureStep], config: Any, recorded: tuple[type, ...], members: int
 ) -> list[Any]:
-    follows = [node.parent == (slot - 1 if slot else None) for slot, node in enumerate(steps)]
-    needed = {node.parent for node, follows_last in zip(steps, follows, strict=True) if not follows_last}
-    needed |= {node.add_source for node in steps if node.add_source is not None}
+    saved = list_saved_steps(steps)
     copies = []
     for slot, node in enumerate(steps):
         layer = layers[node.step.layer]
         copied = copy_with_cache_slot(layer, slot, config, recorded, make_mixing_layer_class(layer.__class__))
         copied.macro_slot = slot
         copied.macro_step = node
-        copied.macro_follows = follows[slot]
-        copied.macro_saves_output = slot in needed
-        copied.macro_keeps_embeddings = slot == 0 and None in needed
+        copied.macro_follows = follows_last_step(node, slot)
+        copied.macro_saves_output = slot in saved
+        copied.macro_keeps_embeddings = slot == 0 and None in saved
         copied.macro_members = members if slot == len(steps) - 1 else 0
         copies.append(copied)
     return copies
@@ -146,8 +161,18 @@ def _combine_output(mixture: Mixture, _model: Any, _args: Any, output: Any) -> A
 def combine_logits(logits: Sequence[torch.Tensor], mixture: Mixture) -> torch.Tensor:
     """The weighted sum of the members' log-probabilities where the reference finds tokens plausible."""
     log_probs = [values.float().log_softmax(-1) for values in logits]
-    reference = log_probs[mixture.reference]
+    return mask_implausible(add_log_probs(log_probs, mixture), log_probs, mixture)
+
+
+def add_log_probs(log_probs: Sequence[torch.Tensor], mixture: Mixture) -> torch.Tensor:
+    """The weighted sum of the members' log-probabilities, of all tokens."""
     total = sum(weight * values for weight, values in zip(mixture.weights, log_probs, strict=True))
-    implausible = reference < reference.amax(-1, keepdim=True) + math.log(PLAUSIBILITY)
     assert isinstance(total, torch.Tensor)
+    return total
+
+
+def mask_implausible(total: torch.Tensor, log_probs: Sequence[torch.Tensor], mixture: Mixture) -> torch.Tensor:
+    """``total``, and minus infinity for tokens that the reference finds implausible."""
+    reference = log_probs[mixture.reference]
+    implausible = reference < reference.amax(-1, keepdim=True) + math.log(PLAUSIBILITY)
     return total.masked_fill(implausible, float("-inf"))
