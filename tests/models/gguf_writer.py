@@ -17,7 +17,7 @@ _NAMES = {
 _OUTER = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 
 
-def write_llama(model, path, without=None):
+def write_llama(model, path, without=None, kind=gguf.GGMLQuantizationType.F32):
     config = model.config
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_block_count(config.num_hidden_layers)
@@ -34,7 +34,9 @@ def write_llama(model, path, without=None):
     for name, tensor in model.state_dict().items():
         if without is not None and without in name:
             continue
-        writer.add_tensor(_gguf_name(name), _permuted(name, tensor.numpy(), config))
+        values = _permuted(name, tensor.numpy(), config)
+        stored = kind if values.ndim > 1 else gguf.GGMLQuantizationType.F32
+        writer.add_tensor(_gguf_name(name), gguf.quantize(values, stored), raw_dtype=stored)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

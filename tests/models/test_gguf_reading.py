@@ -1,0 +1,106 @@
+"""The fast reader of GGUF files against the gguf package's."""
+
+import contextlib
+from concurrent.futures import ThreadPoolExecutor
+
+import gguf
+import numpy as np
+import pytest
+import torch
+
+from macro_routing.errors import ModelError
+from macro_routing.models import catalog, gguf_import, gguf_reading
+from macro_routing.models.frozen import load_model
+from tests.models.gguf_writer import write_llama
+from tests.models.tiny import tiny_model
+from tests.oracles.gguf import load_gguf
+
+QUANTIZED = sorted(gguf.quants._type_traits, key=lambda kind: kind.name)
+
+
+@pytest.fixture(params=[gguf.GGMLQuantizationType.F32, gguf.GGMLQuantizationType.Q8_0], ids=lambda kind: kind.name)
+def source(request, tmp_path):
+    model = tiny_model("llama", vocab_size=64, intermediate_size=64)
+    return write_llama(model, tmp_path / "own.gguf", kind=request.param)
+
+
+def test_every_field_and_tensor_is_what_the_gguf_package_reads(source):
+    fast, plain = gguf_reading.open_gguf(source), gguf.GGUFReader(source)
+    assert {name: field.contents() for name, field in fast.fields.items()} == {
+        name: field.contents() for name, field in plain.fields.items()
+    }
+    assert [field.types for field in fast.fields.values()] == [field.types for field in plain.fields.values()]
+    assert [tensor.name for tensor in fast.tensors] == [tensor.name for tensor in plain.tensors]
+    for mine, theirs in zip(fast.tensors, plain.tensors, strict=True):
+        assert np.array_equal(mine.data, theirs.data)
+
+
+def test_a_file_of_the_other_byte_order_is_read_too(tmp_path):
+    writer = gguf.GGUFWriter(tmp_path / "swapped.gguf", "llama", endianess=gguf.GGUFEndian.BIG)
+    writer.add_token_list(["a", "bc", ""])
+    writer.add_token_types([1, 2, 3])
+    for step in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file, writer.close):
+        step()
+    fields = gguf_reading.open_gguf(tmp_path / "swapped.gguf").fields
+    assert fields["tokenizer.ggml.tokens"].contents() == ["a", "bc", ""]
+    assert fields["tokenizer.ggml.token_type"].contents() == [1, 2, 3]
+
+
+def test_the_conversion_is_what_transformers_reads(source, tmp_path, monkeypatch):
+    monkeypatch.setenv("MACRO_CACHE_DIR", str(tmp_path / "cache"))
+    frozen = load_model(str(source))
+    tensors, tokenizer = load_gguf(source)
+    assert tensors.keys() == frozen.model.state_dict().keys()
+    for name, value in frozen.model.state_dict().items():
+        assert torch.equal(value, tensors[name])
+    gguf_import._set_special_tokens(tokenizer, gguf_import.read_gguf_tokenizer_metadata(gguf_reading.open_gguf(source)))
+    assert frozen.tokenizer.backend_tokenizer.to_str() == tokenizer.backend_tokenizer.to_str()
+    assert frozen.tokenizer.special_tokens_map == tokenizer.special_tokens_map
+
+
+def test_the_file_is_parsed_once_and_progress_is_reported(source, tmp_path, monkeypatch):
+    monkeypatch.setenv("MACRO_CACHE_DIR", str(tmp_path / "cache"))
+    opened, messages = [], []
+    parse = gguf.GGUFReader.__init__
+    monkeypatch.setattr(gguf.GGUFReader, "__init__", lambda self, path: (opened.append(path), parse(self, path))[0])
+    original = gguf.GGUFReader
+    catalog.fetch_model_folder(str(source), report=messages.append)
+    assert len(opened) == 1
+    assert sum("de-quantized" in message for message in messages) >= 2
+    assert messages[-1].startswith("writing own.gguf")
+    assert gguf.GGUFReader is original
+
+
+def test_a_large_model_is_stored_in_bfloat16(source, tmp_path, monkeypatch):
+    monkeypatch.setenv("MACRO_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(gguf_import, "_MAX_FLOAT32_PARAMETERS", 0)
+    frozen = load_model(str(source))
+    tensors, _ = load_gguf(source)
+    for name, value in frozen.model.state_dict().items():
+        assert torch.equal(value, tensors[name].to(torch.bfloat16).float())
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # random scales are infinite at times
+@pytest.mark.parametrize("kind", QUANTIZED, ids=lambda kind: kind.name)
+def test_every_format_is_dequantized_as_the_gguf_package_does(kind, monkeypatch):
+    """IQ2_XXS among them, in chunks that do not fit the rows."""
+    _, block_bytes = gguf.GGML_QUANT_SIZES[kind]
+    monkeypatch.setattr(gguf_reading, "_CHUNK_BYTES", 5 * 3 * block_bytes + 1)
+    data = np.random.default_rng(0).integers(0, 256, (2, 19, 3 * block_bytes), dtype=np.uint8)
+    with ThreadPoolExecutor(2) as pool:
+        values = gguf_reading.dequantize_in_threads(data, kind, pool)
+        assert np.array_equal(values, gguf.quants.dequantize(data, kind), equal_nan=True)
+
+
+def test_a_file_cut_short_is_rejected(source, tmp_path):
+    content = source.read_bytes()
+    short = tmp_path / "short.gguf"
+    for length in (3, 20, 100, 500, 1000, len(content) // 2):
+        short.write_bytes(content[:length])
+        with pytest.raises(ModelError, match="not a valid GGUF file"):
+            gguf_reading.open_gguf(short)
+    with contextlib.suppress(ModelError):  # a count of 2^64 tokens ends at the end of the file
+        place = content.index(b"tokenizer.ggml.tokens") + len("tokenizer.ggml.tokens") + 8
+        short.write_bytes(content[:place] + b"\xff" * 8 + content[place + 8 :])
+        gguf_reading.open_gguf(short)
+        raise AssertionError
