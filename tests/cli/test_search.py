@@ -5,11 +5,15 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from macro_routing.cli.search import print_run_result
 from macro_routing.errors import SettingsError
+from macro_routing.runs.result import RunResult
 from tests.cli.runner import ENVIRONMENT, run, shell_status
+from tests.report.folders import result
 from tests.runs.small import small_folder, write_task_file
 
 SMALL = ["--iterations", "3", "--draws", "6", "--elite", "2", "--training", "40", "--validation", "10"]
@@ -210,3 +214,18 @@ def test_the_demo_takes_minutes_and_runs_offline_again(tmp_path):
     assert "macro search --model" in done.stdout
     again = run("demo", cwd=tmp_path, environment={**two, "HF_HUB_OFFLINE": "1", "PIP_NO_INDEX": "1"})
     assert again.stdout.splitlines()[0] == done.stdout.splitlines()[0]  # the same verdict, from the store
+
+
+def test_the_last_words_name_what_to_do_next(capsys):
+    found = {**result(), "folder": "my runs/first"}
+    print_run_result(RunResult.from_json(found), Path("page.html"), as_json=False)
+    said = capsys.readouterr().out
+    assert "macro compare-answers --run 'my runs/first'" in said
+    assert "macro serve 'my runs/first'" in said
+    assert "macro export 'my runs/first' --format routed" in said
+    print_run_result(RunResult.from_json({**found, "recommended": False}), Path("page.html"), as_json=False)
+    said = capsys.readouterr().out
+    assert "macro compare-answers" in said
+    assert "macro serve" not in said
+    print_run_result(RunResult.from_json({**found, **result("L0 RJ")}), Path("page.html"), as_json=False)
+    assert "macro " not in capsys.readouterr().out.replace("macro-", "")

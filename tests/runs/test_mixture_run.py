@@ -13,6 +13,7 @@ from macro_routing.routes.mixture import Mixture, parse_mixture
 from macro_routing.routes.route_file import parse_route_file
 from macro_routing.runs import Listener, RunFolder, make_run_config, resume_run, run_search
 from macro_routing.runs import folder as files
+from macro_routing.runs.prepare import prepare_run
 from macro_routing.runs.result import read_result
 from tests.models.tiny import LAYERS
 from tests.runs.small import small_frozen, small_task
@@ -90,6 +91,20 @@ def test_it_goes_on_after_an_interruption(run, frozen, task, tmp_path):
         )
     again = resume_run(tmp_path / "run", frozen=frozen, task=task, store=tmp_path / "s.sqlite")
     assert again.route == read_result(RunFolder.open(run)).route
+
+
+def test_the_number_of_draws_is_kept_where_mixtures_are_searched(frozen, task, tmp_path):
+    plain, mixing = (
+        prepare_run(
+            CONFIG.with_changes(budget=None, decision=decision),
+            frozen=frozen,
+            task=task,
+            store=tmp_path / "s.sqlite",
+        ).searcher
+        for decision in ({}, {"max_cost": 2.0})
+    )
+    assert plain.draws_per_round == mixing.draws_per_round == 12
+    assert mixing.n_member_candidates == 12
 
 
 def test_mixtures_need_choices_compared_by_likelihood(frozen, task, tmp_path):

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -120,9 +121,12 @@ def print_run_result(result: RunResult, page: Path, *, as_json: bool) -> None:
         print("The first was chosen before the test; top-1 is the most probable program, no Vit. the best draw.")
     files = {"route": [("route file", "route.json")], "router": [("routers", "routers")]}.get(result.kind, [])
     paths = [(name, Path(result.folder) / file) for name, file in files]
+    folder = shlex.quote(result.folder)
     # Where no example had a label there are no routers.
     fields = [("report", str(page)), *((name, str(path)) for name, path in paths if path.exists())]
+    if result.kind == ROUTE and not result.best_route.is_standard:
+        fields.append(("answers", f"macro compare-answers --run {folder}"))
     if result.kind == ROUTE and not result.best_route.is_standard and result.recommended:
-        fields.append(("use it", f"macro serve {result.folder}"))
-        fields.append(("or", f"macro export {result.folder} --format routed --out …"))
+        fields.append(("use it", f"macro serve {folder}"))
+        fields.append(("or", f"macro export {folder} --format routed --out …"))
     print_fields(fields)

@@ -119,7 +119,9 @@ def _build_guided_search(inputs: MethodInputs) -> GuidedSearch:
     budget, settings = inputs.budget, inputs.settings
     mixtures = (inputs.decision.members or 1) - 1
     if budget is None and "draws" in inputs.given:
-        budget = settings.min_evaluations(inputs.examples, mixtures)
+        # Half of the budget is for mixtures, so that the draws are those that were asked for.
+        paid = dataclasses.replace(settings, draws=settings.draws * (2 if mixtures else 1))
+        budget = paid.min_evaluations(inputs.examples, mixtures)
     elif budget is None and inputs.examples < inputs.paper.iterations:  # too few for MACRO to say what it would spend
         budget = max(inputs.paper.draws * inputs.examples, settings.min_evaluations(3, mixtures))
     return GuidedSearch(

@@ -16,7 +16,7 @@ class GuidedSettings(CheckedSettings):
     """Rounds, each with its own share of the training examples."""
     draws: Annotated[int, AllowedRange(3)] = 70
     """Different routes per round, the standard pass among them; more if the budget pays for it. Where mixtures are
-    searched, half of them are the candidates for members."""
+    searched within a given budget, half of the routes that it pays for are candidates for members."""
     holdout: Annotated[float, AllowedRange(0, 0.9)] = 0.5
     """Share of the training examples kept for the confirmation."""
     finalists: Annotated[int, AllowedRange(1, 100)] = 4
