@@ -9,6 +9,7 @@ from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.runs import Listener, make_run_config, resume_run, run_search
 from macro_routing.runs.folder import CANDIDATES, RUN
 from macro_routing.runs.trusted_code import list_trust_flags
+from macro_routing.tasks.catalog import load_task
 from macro_routing.tasks.task_files import find_own_grader
 from tests.runs.small import small_folder, small_frozen, small_task, write_task_file
 
@@ -61,6 +62,14 @@ def test_a_grader_is_imported_only_when_this_call_trusts_it(begun):
     assert list_trust_flags(config) == ["--trust-grader"]
     resume_run(place / "run", trust_grader=True, store=place / "scores.sqlite")
     assert (place / "imported").exists()
+
+
+def test_the_grader_of_a_guard_task_is_not_imported_though_the_task_is_given(begun):
+    place, _ = begun
+    _change_header(place / "run", config__given__guard={"tasks": [str(place / "task.toml")]})
+    with pytest.raises(RunError, match=r"needs the grader in .*g\.py"):
+        resume_run(place / "run", task=load_task("category"))
+    assert not (place / "imported").exists()
 
 
 @pytest.mark.parametrize("name", ["task.toml", ".toml"])

@@ -142,8 +142,8 @@ def resume_run(  # noqa: PLR0913
         _check_run_header_types(header)
     if not trust_remote_code and (frozen is None or workers is not None):
         check_remote_code_trusted(config, run_folder.path)
-    if not trust_grader and (task is None or workers is not None):
-        check_graders_trusted(config, run_folder.path)
+    if not trust_grader:
+        check_graders_trusted(config, run_folder.path, loads_task=task is None or workers is not None)
     if frozen is None and task is None:  # said before a model is loaded for nothing
         _check_same_examples(header, config, run_folder)
     with run_folder.lock(), get_or_create_worker_pool(config, workers, listener) as executor:

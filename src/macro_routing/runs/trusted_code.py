@@ -18,17 +18,18 @@ def check_remote_code_trusted(config: RunConfig, folder: Path) -> None:
         )
 
 
-def check_graders_trusted(config: RunConfig, folder: Path) -> None:
-    """Reject a run whose tasks bring graders."""
-    if graders := list_own_graders(config):
+def check_graders_trusted(config: RunConfig, folder: Path, *, loads_task: bool = True) -> None:
+    """Reject a run whose tasks bring graders; without ``loads_task`` only the guard tasks are loaded."""
+    if graders := list_own_graders(config, loads_task=loads_task):
         raise RunError(
             f"{folder} needs the grader in {', '.join(map(str, graders))}; if you trust that code, add --trust-grader"
         )
 
 
-def list_own_graders(config: RunConfig) -> list[Path]:
+def list_own_graders(config: RunConfig, *, loads_task: bool = True) -> list[Path]:
     """Python files of graders that the tasks of a run bring with them."""
-    graders = (find_own_grader(task) for task in (config.task, *config.guard.tasks))
+    tasks = [*([config.task] if loads_task else []), *config.guard.tasks]
+    graders = (find_own_grader(task) for task in tasks)
     return [grader for grader in graders if grader is not None]
 
 
