@@ -89,7 +89,8 @@ def unfinished_runs(folder):
         shutil.copytree(run, place / "run")
         (place / "run" / name).write_bytes(raw)
         with suppress(_Enough):
-            return resume_run(place / "run", frozen=frozen, task=task, listener=_StopSoon())
+            store = Path(folder) / "u.sqlite"
+            return resume_run(place / "run", frozen=frozen, task=task, listener=_StopSoon(), store=store)
 
     changes = [_damage_files(run) for run in runs]
     return st.one_of(*changes), read

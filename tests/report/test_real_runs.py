@@ -1,5 +1,7 @@
 """Pages of runs that really ran, without a browser."""
 
+import re
+
 import pytest
 
 from macro_routing.report import write_figures, write_report, write_run_comparison
@@ -29,7 +31,7 @@ def runs(tmp_path_factory):
 def test_a_search_with_a_policy_shows_it_round_by_round(runs):
     seen = words(write_report(runs[0]).read_text(encoding="utf-8"))
     assert "Policy per round" in seen
-    assert "the fastest of 3 turns on cpu" in seen
+    assert re.search(r"the fastest of \d+ turns on cpu", seen)
     assert "Memory was not measured" in seen
 
 

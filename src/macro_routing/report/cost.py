@@ -27,8 +27,8 @@ _FIELDS: dict[str, tuple[str, Callable[[float], str]]] = {
     "peak_bytes": ("peak memory", format_mebibytes),
 }
 """By field of cost.json: its name and how it is written."""
-_MAX_USEFUL_NOISE = 0.25
-"""From here on nothing is said of a difference in time: the machine was busy with something else."""
+_MOST_NOISE = 0.25
+"""Uncertainty of a difference in time above which the difference says nothing."""
 
 Cost = Mapping[str, Any]
 
@@ -72,7 +72,7 @@ def _format_cost_change(field: str, standard: Cost, routed: Cost, cost: Cost | N
         return f"{format_points(change)} %" if change else "none"
     # How far repeats of the same route lie apart.
     noise = max(costs.get("noise", 0.0) for costs in cost["routes"].values())
-    if noise > _MAX_USEFUL_NOISE:
+    if noise > _MOST_NOISE:
         return TableCell("not known", f"noise {100 * noise:.0f} %")
     return (
         TableCell("none seen", f"noise {100 * noise:.0f} %") if abs(change) <= noise else f"{format_points(change)} %"

@@ -20,9 +20,7 @@ from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.tasks.task import Example
 
 FORMAT = "macro-cost/1"
-PROMPTS, TOKENS, TURNS, MAX_TURNS = 4, 8, 3, 12
-_MAX_NOISE = 0.05
-"""More turns are taken as long as the fastest two of a route differ by more than this."""
+PROMPTS, TOKENS, TURNS = 4, 8, 3
 _MOST_SECONDS = 20.0
 """No further turn is begun after these; two there are always, for a single one says nothing of its noise."""
 _NO_END = (-1,)
@@ -60,10 +58,8 @@ def _time_routes(
         generate_greedy(model, prompts, _NO_END, 2)  # what is done once is not timed
     turns: dict[RouteOrMixture, list[tuple[float, float, int | None]]] = {route: [] for route in routes}
     started = time.perf_counter()
-    for turn in range(MAX_TURNS):
+    for turn in range(TURNS):
         if turn > 1 and time.perf_counter() - started > _MOST_SECONDS:
-            break
-        if turn >= TURNS and all(_take_fastest_timing(rows)["noise"] <= _MAX_NOISE for rows in turns.values()):
             break
         for route, model in models.items():
             turns[route].append(_time_one_repeat(model, prompts))
