@@ -22,7 +22,7 @@ def test_doctor_prints_a_table_and_passes(folder):
     assert "all checks passed" in done.stdout
     assert "negative control: a shared cache slot is noticed" in done.stdout
     assert "max difference" in done.stdout
-    assert done.stderr == f"macro: loading {folder}\n"
+    assert done.stderr == f"macro: loading torch and transformers\nmacro: loading {folder}\n"
 
 
 def test_json_has_no_nan_and_nan_is_no_pass(folder, tmp_path):

@@ -2,6 +2,8 @@ import json
 
 import pytest
 
+from macro_routing.cli.route_argument import check_route_without_model
+from macro_routing.errors import MacroError
 from tests.cli.runner import run
 
 
@@ -148,3 +150,15 @@ def test_draws_are_the_papers():
     assert drawn[27] == "L0-L5 L1-L9 RJ"
     refused = run("route", "draws", "--layers", "28", "--max-length", "3", status=2)
     assert "it must be at least 28" in refused.stderr
+
+
+def test_a_route_without_quotes_is_explained():
+    said = run("route", "show", "L0-L17", "L17", "RJ", "--layers", "30", status=2).stderr
+    assert "quote a route of several tokens: 'L0-L17 L17 RJ'" in said
+    assert "quote" not in run("tasks", "more", status=2).stderr
+
+
+def test_a_route_beyond_the_models_layers_is_told_before_it_is_loaded():
+    with pytest.raises(MacroError, match="the model's 30 layers are numbered 0 to 29"):
+        check_route_without_model("L0-L40 RJ", "smollm2-135m")
+    check_route_without_model("L0-L40 RJ", "some/hub-id")  # only loading tells

@@ -168,6 +168,7 @@ def test_device_map(folder):
     [
         ({"dtype": "int4"}, "dtype = 'int4' is not allowed"),
         ({"quantization": "3bit"}, "quantization = '3bit'"),
+        ({"attention": "foo"}, "attention = 'foo' is not allowed: it must be one of sdpa, eager, flash_attention_2"),
         ({"device": "mps"}, r"Apple GPUs \(mps\) are not supported"),
         ({"device": "cpu", "device_map": "auto"}, "exclude each other"),
         ({"device": "meta"}, "device = 'meta' is not allowed"),

@@ -48,7 +48,8 @@ def test_both_routes_are_measured_however_answers_are_obtained(frozen, tmp_path,
     for one in (first, second):
         assert one["prompt_seconds"] > 0
         assert one["token_seconds"] >= 0
-        assert one["turns"] == route_cost.TURNS
+        assert route_cost.MIN_TURNS <= one["turns"] <= route_cost.MAX_TURNS
+        assert one["noise"] == first["noise"] >= 0
         assert one["peak_bytes"] is None  # no GPU here
     json.dumps(found)
 
@@ -110,3 +111,35 @@ def test_sampled_states_are_spread_from_the_first_to_the_last(frozen, tmp_path):
     assert [state.rounds for state in place.load_evenly_spaced_states(9)] == [0, 1, 2]
     assert [state.rounds for state in place.load_evenly_spaced_states(2)] == [0, 2]
     assert [state.rounds for state in place.load_evenly_spaced_states(1)] == [0]
+
+
+def test_nothing_is_timed_for_the_standard_pass(frozen, tmp_path, monkeypatch):
+    monkeypatch.setattr(route_cost, "generate_greedy", None)
+    found = route_cost.measure_cost(evaluator(frozen, tmp_path), [Route.standard(6)], small_task().pools["train"])
+    assert "nothing to compare" in found["not_measured"]
+    assert found["routes"]["L0 RJ"]["layers"] == 6
+
+
+def test_turns_go_on_until_the_ratio_is_known(frozen, tmp_path, monkeypatch):
+    """What slows both of a turn down does not count; what slows one of them does."""
+    routes, examples = [Route.standard(6), LONGER], small_task().pools["train"]
+    clock = {"turn": 0}
+
+    def time_repeat(busy):
+        def repeat(model, prompts):  # noqa: ARG001
+            clock["turn"] += 1
+            seconds = 1 + busy(clock["turn"])
+            return seconds, 2 * seconds, None
+
+        return repeat
+
+    def measure(busy):
+        monkeypatch.setattr(route_cost, "_time_one_repeat", time_repeat(busy))
+        clock["turn"] = 0
+        return route_cost.measure_cost(evaluator(frozen, tmp_path), routes, examples)["routes"][str(LONGER)]
+
+    together = measure(lambda number: (number - 1) // 2 % 3)  # pairs of calls are equally slow
+    assert (together["turns"], together["noise"]) == (route_cost.MIN_TURNS, 0)
+    alone = measure(lambda number: [0, 0, 0, 0.9, 0, 2, 0, 0.4][number % 8])
+    assert alone["turns"] == route_cost.MAX_TURNS
+    assert alone["noise"] > route_cost.USEFUL_NOISE

@@ -108,11 +108,14 @@ def read_toml(path: Path | None) -> dict[str, Any]:
 def check_and_quiet_model_libraries() -> None:
     """Check that the libraries for models are installed, and keep their progress bars and advice out of the output.
 
-    They read the environment when they are imported: an error in the flags is reported before that.
+    Importing them takes seconds, so it is said. They read the environment when they are imported: an error in the flags
+    is reported before that.
     """
     for name in ("torch", "transformers"):
         if importlib.util.find_spec(name) is None:
             raise ModelError(f"{name} is not installed; models need it: pip install '.[models]' in the checkout")
+    if "torch" not in sys.modules:
+        print_progress_message("loading torch and transformers")
     # transformers has two kinds of progress bar; TQDM_DISABLE is for the one of converting GGUF files.
     quiet = {"TRANSFORMERS_VERBOSITY": "error", "HF_HUB_DISABLE_PROGRESS_BARS": "1", "TQDM_DISABLE": "1"}
     os.environ.update({name: value for name, value in quiet.items() if name not in os.environ})

@@ -5,6 +5,7 @@ sixteen columns here; plain help wraps under a name that is too long for its col
 headings of their panels all the same.
 """
 
+import re
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -13,10 +14,23 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 _LAST_PANEL = "Options"
+_ROUTE_TOKEN = re.compile(r"(L\d\S*|RJ)\s*$", re.IGNORECASE)
+_UsageError: Any = typer.BadParameter.__base__
+"""Click's, which newer versions of typer bring along under another name."""
 
 
 class _CommandWithHelpPanels(TyperCommand):
-    """Lists its options under the heading of their panel."""
+    """Lists its options under the heading of their panel, and explains a route without quotes."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        words = list(args)
+        try:
+            return super().parse_args(ctx, args)
+        except _UsageError as error:
+            route = [word for word in words if _ROUTE_TOKEN.match(word)]
+            if len(route) > 1 and "unexpected extra argument" in error.format_message():
+                error.message += f"; quote a route of several tokens: '{' '.join(route)}'"
+            raise
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         panels: dict[str, list[tuple[str, str]]] = {}

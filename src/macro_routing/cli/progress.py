@@ -3,6 +3,7 @@
 On request rounds also go as scalars to tensorboard, Weights & Biases or trackio, where they are installed.
 """
 
+import copy
 import importlib
 import sys
 import time
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.cli.console import escape_control_characters, print_progress_message
+from macro_routing.cli.stage_clock import StageClock
 from macro_routing.errors import SettingsError
 from macro_routing.runs import RunFolder, RunResult
 from macro_routing.runs.progress import Listener, Listeners, RoundReport, RunPlan, describe_round
@@ -35,12 +37,23 @@ def make_progress_listener(folder: Path, log_to: Sequence[str]) -> Iterator[List
         Progress,
         TextColumn,
         TimeElapsedColumn,
-        TimeRemainingColumn,
     )
+    from rich.text import Text
 
-    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()]
-    times = [TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(elapsed_when_finished=False)]
-    with Progress(*columns, *times, console=Console(stderr=True)) as bar:
+    class SteadyBarColumn(BarColumn):
+        def render(self, task: Any) -> Any:
+            """Evaluations come many at once; the bar moves on in between."""
+            shown = copy.copy(task)
+            shown.completed = task.fields["clock"].estimate
+            return super().render(shown)
+
+    class TimeLeftColumn(TextColumn):
+        def render(self, task: Any) -> Any:
+            left = task.fields["clock"].describe_time_left()
+            return Text(f"about {left} left" if left else "estimating the time")
+
+    columns = [TextColumn("{task.description}"), SteadyBarColumn(), MofNCompleteColumn()]
+    with Progress(*columns, TimeElapsedColumn(), TimeLeftColumn(""), console=Console(stderr=True)) as bar:
         yield Listeners([ProgressBarListener(folder, bar), *loggers])
 
 
@@ -56,15 +69,24 @@ class ProgressLinePrinter(Listener):
     def __init__(self, folder: Path) -> None:
         """Nothing said yet."""
         self._folder = folder
-        self._started = self._last_line = time.monotonic()
-        self._rounds = 0
-        self._outcomes = 0
+        self._last_line = time.monotonic()
+        self._clock = StageClock()
+        self._of_rounds = 0
+        """Evaluations of the stage's finished rounds, those that were saved among them."""
 
     def on_outcomes(self, count: int) -> None:
         """Say now and then that something is happening."""
-        self._outcomes += count
+        self._advance_to(self._clock.done + count)
         if time.monotonic() - self._last_line > _SILENCE:
-            self.on_message(f"{self._outcomes} evaluations so far")
+            left = self._clock.describe_time_left()
+            self.on_message(
+                f"{self._clock.done} of at most {self._clock.total} evaluations"
+                + (f", about {left} left" if left else "")
+            )
+
+    def on_known(self, count: int) -> None:
+        """Count what the store had as done."""
+        self._advance_to(self._clock.done + count)
 
     def on_message(self, text: str) -> None:
         """Print it."""
@@ -72,8 +94,7 @@ class ProgressLinePrinter(Listener):
         self._last_line = time.monotonic()
 
     def on_plan(self, plan: RunPlan) -> None:
-        """Print what is going to be done; a comparison has many runs, each with its own clock."""
-        self._started, self._rounds = time.monotonic(), 0
+        """Print what is going to be done."""
         self.on_message(
             f"{plan.task} ({plan.mode}) on {plan.model} by {plan.method}, seed {plan.seed}:"
             f" {plan.schedule},"
@@ -84,15 +105,19 @@ class ProgressLinePrinter(Listener):
 
     def on_round(self, report: RoundReport) -> None:
         """Print what a round showed, and how long the rest will take."""
-        self._rounds += 1  # one that goes on has not paid for those before
-        elapsed = time.monotonic() - self._started
-        left = elapsed / self._rounds * (report.rounds - report.number)
-        self.on_message(f"{describe_round(report)}; about {left / 60:.1f} min of searching left")
+        self._of_rounds += report.run + report.known + report.saved
+        self._advance_to(self._of_rounds)
+        left = self._clock.describe_time_left()
+        self.on_message(describe_round(report) + (f"; about {left} of searching left" if left else ""))
 
     def on_stage(self, name: str, evaluations: int) -> None:
-        """Print what begins."""
+        """Print what begins; every stage, and every run of a comparison, has its own clock."""
+        self._clock, self._of_rounds = StageClock(evaluations), 0
         if name != "search":
             self.on_message(f"{name}: at most {evaluations} evaluations")
+
+    def _advance_to(self, done: int) -> None:
+        self._clock.advance_to(done)
 
 
 class ProgressBarListener(ProgressLinePrinter):
@@ -102,31 +127,23 @@ class ProgressBarListener(ProgressLinePrinter):
         """``bar`` is rich's progress display."""
         super().__init__(folder)
         self._bar = bar
-        self._seen = 0
-        """Evaluations of this stage's rounds that were run or saved."""
 
     def on_message(self, text: str) -> None:
         """Print it above the bar."""
         self._bar.console.print(text, highlight=False, markup=False)
+        self._last_line = time.monotonic()
 
     def on_stage(self, name: str, evaluations: int) -> None:
         """A new bar."""
+        self._clock, self._of_rounds = StageClock(evaluations), 0
         for task in self._bar.task_ids:
             self._bar.remove_task(task)
-        self._bar.add_task(name, total=evaluations)
-        self._seen = 0
+        self._bar.add_task(name, total=evaluations, clock=self._clock)
 
-    def on_outcomes(self, count: int) -> None:
-        """Move on."""
+    def _advance_to(self, done: int) -> None:
+        super()._advance_to(done)
         for task in self._bar.task_ids:
-            self._bar.advance(task, count)
-
-    def on_round(self, report: RoundReport) -> None:
-        """Count what was saved as done."""
-        self.on_message(describe_round(report))
-        self._seen += report.run + report.known + report.saved
-        for task in self._bar.tasks:
-            self._bar.update(task.id, completed=min(self._seen, task.total))
+            self._bar.update(task, completed=self._clock.done)
 
 
 # --- loggers ----------------------------------------------------------------------------------------------------------

@@ -58,9 +58,9 @@ def search(
 
     Your own data: `macro search --task mine.csv --answer right --choices right,wrong1,wrong2 --preset quick`
     """
-    check_and_quiet_model_libraries()
     workers = make_worker_settings(flags)
     run_config = make_run_config(flags, config)
+    check_and_quiet_model_libraries()
     if dry_run:
         print_search_plan(run_config, store, as_json=as_json)
         return

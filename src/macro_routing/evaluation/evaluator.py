@@ -59,6 +59,8 @@ class Evaluator:
     """Called once when memory runs out."""
     on_outcomes: Callable[[int], None] = lambda _count: None
     """Called with the number of outcomes that were just computed."""
+    on_known: Callable[[int], None] = lambda _count: None
+    """Called with the number of outcomes that the store had, where every route is scored on every example."""
     executor: WorkItemExecutor | None = None
     """Workers that run the model; None runs it in this process."""
     _reported: list[str] = field(default_factory=list, repr=False)
@@ -100,6 +102,7 @@ class Evaluator:
         """Score every distinct route or mixture on every example."""
         distinct = list(dict.fromkeys(routes))
         cache = self._make_lazy_outcome_table(distinct, examples)
+        self.on_known(cache.stored_count)
         cache.compute_missing(
             [(unit, cache.routes) for unit in split_examples_into_work_units(examples, self.examples_per_unit.full)]
         )

@@ -60,6 +60,11 @@ class LazyOutcomeTable:
         }
         self._outcomes = {route: dict(stored) for route, stored in self._stored.items()}
 
+    @property
+    def stored_count(self) -> int:
+        """Number of outcomes that the store had."""
+        return sum(map(len, self._stored.values()))
+
     def compute_missing(self, wanted: RoutesByUnit) -> None:
         """Compute the missing outcomes of these routes on these units; a unit is always run as a whole."""
         items = [item for unit, routes in wanted for item in self._find_missing_items(unit, routes)]

@@ -26,6 +26,7 @@ from macro_routing.settings import CheckedSettings, check_choice, check_string, 
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 QUANTIZATIONS = ("4bit", "8bit", NO_QUANTIZATION := "none")
+ATTENTIONS = ("sdpa", "eager", "flash_attention_2")
 _PANEL = "Model"
 
 
@@ -58,8 +59,10 @@ class LoadOptions(CheckedSettings):
             check_choice("quantization", self.quantization, QUANTIZATIONS)
         if self.quantization == NO_QUANTIZATION:
             object.__setattr__(self, "quantization", None)
+        if self.attention is not None:
+            check_choice("attention", self.attention, ATTENTIONS)
         super().__post_init__()  # a string such as "no" would count as true
-        for name in ("device", "device_map", "attention", "revision"):
+        for name in ("device", "device_map", "revision"):
             check_string(name, getattr(self, name))
         if self.device.startswith("mps"):
             raise ModelError("Apple GPUs (mps) are not supported: routes were never tested there; use the device cpu")

@@ -70,7 +70,7 @@ def _format_cost_change(field: str, standard: Cost, routed: Cost, cost: Cost | N
     change = after / before - 1
     if not field.endswith("_seconds") or cost is None:
         return f"{format_points(change)} %" if change else "none"
-    # How far repeats of the same route lie apart.
+    # Half the 95 % interval of the ratio of paired turns.
     noise = max(costs.get("noise", 0.0) for costs in cost["routes"].values())
     if noise > _MOST_NOISE:
         return TableCell("not known", f"noise {100 * noise:.0f} %")

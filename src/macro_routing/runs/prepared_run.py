@@ -145,7 +145,8 @@ class PreparedRun(ABC):
     @property
     def progress_reporting_evaluator(self) -> Evaluator:
         """The evaluator; the listener gets the number of outcomes as they are computed."""
-        return dataclasses.replace(self.evaluator, on_outcomes=self.listener.on_outcomes)
+        listener = self.listener
+        return dataclasses.replace(self.evaluator, on_outcomes=listener.on_outcomes, on_known=listener.on_known)
 
     def write_test_answers(
         self, folder: RunFolder, answers: Mapping[str, Sequence[ExampleOutcome]], **more: Any

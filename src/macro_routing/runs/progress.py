@@ -102,6 +102,9 @@ class Listener:
     def on_outcomes(self, count: int) -> None:
         """This many outcomes were just computed."""
 
+    def on_known(self, count: int) -> None:
+        """This many outcomes need not be computed."""
+
     def on_round(self, report: RoundReport) -> None:
         """A round is finished and kept."""
 

@@ -1,13 +1,16 @@
 """What a route costs beside the standard pass: layers, time per token, memory; measured on training prompts.
 
 Both routes write the same number of tokens after the same prompts, turn by turn, so that a machine that slows down
-slows both. Memory is measured where the device counts it (CUDA); elsewhere it is said to be not measured.
+slows both. Where the standard pass is the result, nothing is timed. Memory is measured where the device counts it
+(CUDA); elsewhere it is said to be not measured.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from macro_routing.engine.batching import Tokens
@@ -20,9 +23,11 @@ from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.tasks.task import Example
 
 FORMAT = "macro-cost/1"
-PROMPTS, TOKENS, TURNS = 4, 8, 3
+PROMPTS, TOKENS, MIN_TURNS, MAX_TURNS = 4, 8, 3, 20
 _MOST_SECONDS = 20.0
 """No further turn is begun after these; two there are always, for a single one says nothing of its noise."""
+USEFUL_NOISE = 0.05
+"""Turns end when the ratio of the two times is known this well; a larger uncertainty is told in the report."""
 _NO_END = (-1,)
 """No token has this number, so every text is written to its budget."""
 
@@ -40,6 +45,9 @@ def measure_cost(evaluator: Evaluator, routes: Sequence[RouteOrMixture], example
             str(route): {"layers": route.length, "cache_bytes_per_token": slot * route.length} for route in routes
         },
     }
+    if len(routes) == 1:
+        cost["not_measured"] = "the result is the standard pass, so there is nothing to compare"
+        return cost
     try:
         prompts = encode_prompts(frozen, evaluator.task, examples[:PROMPTS], evaluator.decoding)
         for route, measured in _time_routes(evaluator, routes, prompts).items():
@@ -53,20 +61,40 @@ def measure_cost(evaluator: Evaluator, routes: Sequence[RouteOrMixture], example
 def _time_routes(
     evaluator: Evaluator, routes: Sequence[RouteOrMixture], prompts: list[Tokens]
 ) -> dict[RouteOrMixture, dict[str, Any]]:
+    """Turn by turn, until the ratio of the routes' times is known well or time is up."""
     models = {route: apply_route(evaluator.frozen, route) for route in routes}
     for model in models.values():
         generate_greedy(model, prompts, _NO_END, 2)  # what is done once is not timed
-    turns: dict[RouteOrMixture, list[tuple[float, float, int | None]]] = {route: [] for route in routes}
+    turns: dict[RouteOrMixture, list[_Turn]] = {route: [] for route in routes}
     started = time.perf_counter()
-    for turn in range(TURNS):
+    for turn in range(MAX_TURNS):
         if turn > 1 and time.perf_counter() - started > _MOST_SECONDS:
+            break
+        if turn >= MIN_TURNS and _uncertainty_of_ratio(list(turns.values())) <= USEFUL_NOISE:
             break
         for route, model in models.items():
             turns[route].append(_time_one_repeat(model, prompts))
-    return {route: _take_fastest_timing(rows) for route, rows in turns.items()}
+    noise = _uncertainty_of_ratio(list(turns.values()))
+    return {route: {**_take_fastest_timing(rows), "noise": noise} for route, rows in turns.items()}
 
 
-def _time_one_repeat(model: Any, prompts: list[Tokens]) -> tuple[float, float, int | None]:
+_Turn = tuple[float, float, int | None]
+"""Seconds with one token, seconds with all tokens, peak bytes."""
+
+
+def _uncertainty_of_ratio(rows: Sequence[Sequence[_Turn]]) -> float:
+    """Half the width of the 95 % interval of the ratio of two routes' times, as a share; pairs are of one turn.
+
+    What slows a whole turn down slows both of its halves, so it cancels.
+    """
+    first, *others = [np.log([[begun, max(whole - begun, 1e-9)] for begun, whole, _ in turns]) for turns in rows]
+    ratios = [np.median(other - first, axis=0) for other in others]
+    spreads = [np.median(np.abs(other - first - ratio), axis=0) for other, ratio in zip(others, ratios, strict=True)]
+    # The deviation of a median of n normal values is about 1.25 sigma / sqrt(n), and sigma 1.48 median deviations.
+    return float(1.96 * 1.25 * 1.48 * np.max(spreads) / math.sqrt(len(rows[0])))
+
+
+def _time_one_repeat(model: Any, prompts: list[Tokens]) -> _Turn:
     """Seconds to read the prompts and write one token each, seconds with all tokens, and the peak of memory."""
     on_gpu = model.device.type == "cuda"
     if on_gpu:
@@ -82,7 +110,7 @@ def _time_generation(model: Any, prompts: list[Tokens], budget: int) -> float:
     return time.perf_counter() - started
 
 
-def _take_fastest_timing(turns: Sequence[tuple[float, float, int | None]]) -> dict[str, Any]:
+def _take_fastest_timing(turns: Sequence[_Turn]) -> dict[str, Any]:
     """The fastest turn counts: whatever else the machine does can only slow one down."""
     firsts, wholes, peaks = zip(*turns, strict=True)
     return {
@@ -90,11 +118,4 @@ def _take_fastest_timing(turns: Sequence[tuple[float, float, int | None]]) -> di
         "token_seconds": max(min(wholes) - min(firsts), 0.0) / TOKENS,
         "peak_bytes": None if peaks[0] is None else max(peaks),
         "turns": len(turns),
-        "noise": max(_relative_timing_noise(firsts), _relative_timing_noise(wholes)),
     }
-
-
-def _relative_timing_noise(seconds: Sequence[float]) -> float:
-    """How much longer than the fastest turn the next one took, as a share: what a difference has to stand out from."""
-    fastest, second, *_ = sorted(seconds)
-    return second / fastest - 1

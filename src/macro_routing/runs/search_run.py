@@ -249,8 +249,9 @@ class SearchRun(PreparedRun):
     def _measure_cost(self, folder: RunFolder, route: RouteOrMixture) -> None:
         """On training examples: nothing is asked of the test set a second time."""
         if not folder.has_file(files.COST):
-            self.listener.on_message("measuring what the route costs beside the standard pass")
             different = list(dict.fromkeys([self.standard_route, route]))
+            if len(different) > 1:
+                self.listener.on_message("measuring what the route costs beside the standard pass")
             folder.write_json(files.COST, measure_cost(self.evaluator, different, self.splits.train))
 
     def _list_macro_variant_routes(self, state: SearchState) -> list[tuple[str, Route]]:

@@ -55,7 +55,11 @@ def make_splits(
     order = _shuffle_untaken_groups(other_pool or left, test, rng)
     size = sum(len(group) for group in order)
     if size < 2:
-        raise TaskError(f"{task.name}: after {len(test)} test items only {size} examples are left for training")
+        repeats = f" ({task.repeated_rows} rows that repeat another row are left out)" if task.repeated_rows else ""
+        raise TaskError(
+            f"{task.name}: after {len(test)} test items only {size} examples are left for training{repeats}; give more"
+            " rows, 100 or more to find a gain"
+        )
     share = min(1.0, size / (training + validation))
     train_size = training if share == 1 else min(round(training * share), size - 1)
     validation_size = validation if share == 1 else max(1, size - train_size)
