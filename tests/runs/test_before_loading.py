@@ -84,13 +84,26 @@ def test_layers_are_counted_without_loading(place, tmp_path):
     assert find_layer_count("Qwen/Qwen3-1.7B") is None
 
 
-def test_few_validation_examples_are_told(place):
+def _tell(place, **settings):
     told = []
 
     class Told(Listener):
         def on_message(self, text):
             told.append(text)
 
-    config = _config(place, data={**DATA, "training": 5000, "validation": 100})
-    prepare.prepare_run(config, store=place / "s.sqlite", listener=Told())
+    prepare.prepare_run(_config(place, **settings), store=place / "s.sqlite", listener=Told())
+    return told
+
+
+@pytest.mark.parametrize("method", ["guided", "random"])
+def test_draws_that_a_budget_replaces_are_told(place, method):
+    told = _tell(place, method=method, budget=900, search={"draws": 5})
+    assert any("draws = 5 has no effect beside budget = 900" in text for text in told), told
+    for settings in ({"budget": 900}, {"search": {"draws": 5}}):
+        told = _tell(place, method=method, **settings)
+        assert not any("no effect" in text for text in told), told
+
+
+def test_few_validation_examples_are_told(place):
+    told = _tell(place, data={**DATA, "training": 5000, "validation": 100})
     assert any("validation examples are left" in text and "5000 to 100" in text for text in told), told

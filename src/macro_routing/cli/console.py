@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import sys
+import textwrap
 import tomllib
 import warnings
 from collections.abc import Collection, Iterable, Sequence
@@ -67,7 +68,7 @@ def print_table(
 ) -> None:
     """A table; ``left`` columns are aligned to the left, ``wrapped`` ones are folded to the terminal's width.
 
-    Without one that is folded, lines may be longer than the terminal's: they are read more easily than cut words.
+    Without one that is folded, a table that is wider than the terminal is printed row by row, a value per line.
     """
     from rich.console import Console
     from rich.markup import escape
@@ -84,11 +85,40 @@ def print_table(
         for heading in headings
     ]
     table = Table(*columns, **style)
-    for row in rows:
-        table.add_row(*(escape(escape_control_characters(cell)) for cell in row))
+    cells = [[escape_control_characters(cell) for cell in row] for row in rows]
+    for row in cells:
+        table.add_row(*map(escape, row))
     wide = Console(width=_MAX_WIDTH)
     needed = 0 if wrapped else Measurement.get(wide, wide.options, table).maximum
-    Console(width=max(Console().width, needed)).print(table)
+    console = Console()
+    if console.is_terminal and needed > console.width:
+        for row in cells:
+            print()
+            _print_row_as_fields(headings, row, console.width)
+    else:  # a pipe takes lines of any length
+        Console(width=max(console.width, needed)).print(table)
+
+
+def _print_row_as_fields(headings: Sequence[str], row: Sequence[str], width: int) -> None:
+    """A row of a table, its first column as the heading; empty values are left out."""
+    if row[0]:
+        print_paragraph(f"{headings[0]} {row[0]}".strip())
+    names = max(len(heading) for heading in headings[1:])
+    for heading, cell in zip(headings[1:], row[1:], strict=True):
+        if cell:
+            begin = f"  {heading:<{names}}  "
+            # A name so long that little is left for values is better above them.
+            first, rest = (begin, " " * len(begin)) if len(begin) < width // 2 else (f"  {heading}: ", "    ")
+            print(textwrap.fill(cell, width, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False))
+
+
+def print_paragraph(text: str) -> None:
+    """A sentence or more, broken between words at the terminal's width; on one line in a pipe."""
+    from rich.console import Console
+
+    console = Console()
+    is_terminal = console.is_terminal
+    print(textwrap.fill(text, console.width, break_long_words=False, break_on_hyphens=False) if is_terminal else text)
 
 
 def read_toml(path: Path | None) -> dict[str, Any]:

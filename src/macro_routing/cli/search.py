@@ -9,7 +9,13 @@ from typing import Annotated
 import typer
 
 from macro_routing import runs
-from macro_routing.cli.console import check_and_quiet_model_libraries, print_fields, print_json, print_table
+from macro_routing.cli.console import (
+    check_and_quiet_model_libraries,
+    print_fields,
+    print_json,
+    print_paragraph,
+    print_table,
+)
 from macro_routing.cli.plan import print_search_plan
 from macro_routing.cli.progress import make_progress_listener
 from macro_routing.cli.run_options import (
@@ -115,10 +121,12 @@ def print_run_result(result: RunResult, page: Path, *, as_json: bool) -> None:
         counts = f"{variant.correct}/{variant.n}"
         rows.append([variant.name, counts, accuracy, f"{variant.length:.4g}", *truncated, variant.route])
     headings = ["", "correct", "% (95 %)", "layers", *(["truncated"] if any_truncated else []), "route"]
-    print(result.verdict)
+    print_paragraph(result.verdict)
     print_table(headings, rows, left=("", "route"), wrapped=("route",))
     if len(result.variants) > 2:
-        print("The first was chosen before the test; top-1 is the most probable program, no Vit. the best draw.")
+        print_paragraph(
+            "The first was chosen before the test; top-1 is the most probable program, no Vit. the best draw."
+        )
     files = {"route": [("route file", "route.json")], "router": [("routers", "routers")]}.get(result.kind, [])
     paths = [(name, Path(result.folder) / file) for name, file in files]
     folder = shlex.quote(result.folder)

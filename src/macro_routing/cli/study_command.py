@@ -16,6 +16,7 @@ from macro_routing.cli.console import (
     check_and_quiet_model_libraries,
     print_fields,
     print_json,
+    print_paragraph,
     print_progress_message,
     print_table,
     read_toml,
@@ -205,7 +206,7 @@ def write_and_print_study(
         print_json(data)
         return
     columns = result.table.columns
-    print(result.headline)
+    print_paragraph(result.headline)
     print_table(
         [column.heading for column in columns],
         [[column.format_cell(row) for column in columns] for row in result.table.rows],
@@ -214,7 +215,7 @@ def write_and_print_study(
         padding=(0, 1, 0, 0),
     )
     for note in result.table.notes:
-        print(note)
+        print_paragraph(note)
     fields = [("folder", str(folder.path)), ("tables", "; ".join(f"{name}.md, .tex, .csv" for name in result.tables))]
     if result.figures:
         fields.append(("pictures", "; ".join(name for name in data["pictures"] if name.endswith(".svg"))))

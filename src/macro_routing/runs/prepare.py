@@ -217,6 +217,7 @@ def prepare_run(  # noqa: PLR0913
     if isinstance(searcher, PerExampleSearch):
         return _prepare_per_example_run(config, evaluator, splits, searcher, listener)
     assert isinstance(searcher, Searcher)
+    _report_draws_of_budget(config, searcher, listener)
     first_state = make_initial_search_state(searcher, config.init_from, frozen, listener.on_message)
     return SearchRun(config, evaluator, splits, searcher, listener, guards, first_state=first_state)
 
@@ -255,6 +256,16 @@ def _report_splits(config: RunConfig, task: Task, splits: Splits, sizes: DataSet
         listener.on_message(
             f"{task.name} has {len(splits.test)} test examples here, {task.test_size} are published: accuracies are not"
             " comparable with published ones"
+        )
+
+
+def _report_draws_of_budget(config: RunConfig, searcher: Searcher, listener: Listener) -> None:
+    """Tell where a budget sets the number of draws, so that the one that was asked for has no effect."""
+    draws, planned = config.given.get("search", {}).get("draws"), searcher.max_draws_per_round
+    if draws is not None and config.budget is not None and draws != planned:
+        listener.on_message(
+            f"draws = {draws} has no effect beside budget = {config.budget}: {config.method} draws as many routes as"
+            f" the budget pays for, up to {planned} in a round"
         )
 
 

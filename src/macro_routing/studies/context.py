@@ -204,11 +204,11 @@ class StudyContext:
                     f"{path.parent} was run with other weights; name another folder for the study with --out"
                 )
 
-    def load_or_measure(self, name: str, mark: Mapping[str, Any], make: Any) -> dict[str, Any]:
-        """A measurement of the study, loaded or made now."""
+    def load_or_measure(self, name: str, title: str, mark: Mapping[str, Any], make: Any) -> dict[str, Any]:
+        """A measurement of the study, loaded or made now; ``title`` tells a person what is being measured."""
         if not self.folder.has_measurement(name):
             self.raise_if_time_limit_passed()
-            self.listener.on_message(name)
+            self.listener.on_message(title)
         text = json.dumps({"weights": self.frozen_model.weights_id, **mark}, sort_keys=True)
         return self.folder.load_or_measure(name, hashlib.sha256(text.encode()).hexdigest()[:16], make)
 
@@ -228,7 +228,9 @@ class StudyContext:
             **fingerprint_measurement_inputs(run.evaluator, examples),
             "routes": {key: str(route) for key, route in wanted.items()},
         }
-        return self.load_or_measure(name, marks, lambda: _evaluate_routes(run, examples, wanted))
+        count = len(set(wanted.values()))
+        title = f"scoring {count} route{'s' if count > 1 else ''} on {len(examples)} {split} examples of {task}"
+        return self.load_or_measure(name, title, marks, lambda: _evaluate_routes(run, examples, wanted))
 
 
 def fingerprint_measurement_inputs(evaluator: Evaluator, examples: Sequence[Example]) -> dict[str, Any]:

@@ -41,7 +41,10 @@ def run_route_cost_study(
         inputs = {**fingerprint_measurement_inputs(run.evaluator, examples), "route": str(route), "repeats": repeats}
         measure = functools.partial(time_routes, run.evaluator, routes, examples, repeats)
         rows += _make_timing_rows(
-            str(task), route, context.load_or_measure(f"on-{task}", inputs, measure), len(examples)
+            str(task),
+            route,
+            context.load_or_measure(f"on-{task}", f"timing the route on {task}", inputs, measure),
+            len(examples),
         )
     device = context.frozen_model.model.device
     notes = (

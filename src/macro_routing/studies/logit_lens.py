@@ -58,7 +58,12 @@ def run_logit_lens(context: StudyContext, subject: RouteWithSearchedTask) -> Stu
     for start in range(0, len(examples), _PART_SIZE):
         part = examples[start : start + _PART_SIZE]
         measure = functools.partial(_measure_stepwise_gold_log_probabilities, run.evaluator, routes, part)
-        measured = context.load_or_measure(f"examples-{start}-{start + len(part) - 1}", inputs, measure)
+        measured = context.load_or_measure(
+            f"examples-{start}-{start + len(part) - 1}",
+            f"reading test examples {start + 1} to {start + len(part)} after every step",
+            inputs,
+            measure,
+        )
         for name in routes:
             values[name] += measured[name]
     return _make_study_result(context, task, routes, {name: np.array(rows) for name, rows in values.items()})

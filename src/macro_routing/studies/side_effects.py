@@ -115,7 +115,9 @@ def _measure_perplexity(context: StudyContext, route: Route, windows: Sequence[T
             name: compute_negative_log_likelihoods(context.frozen_model, one, windows) for name, one in routes.items()
         }
 
-    return compare_perplexities(windows, context.load_or_measure("plain-text", inputs, measure_text_likelihoods))
+    return compare_perplexities(
+        windows, context.load_or_measure("plain-text", "scoring plain text", inputs, measure_text_likelihoods)
+    )
 
 
 def _mark_searched_task(row: Row) -> str:
