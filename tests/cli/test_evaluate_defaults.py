@@ -1,5 +1,7 @@
 """What `macro evaluate` takes from a route's file where nothing is said."""
 
+import json
+
 import pytest
 
 from macro_routing.cli.evaluate import (
@@ -8,9 +10,12 @@ from macro_routing.cli.evaluate import (
     _SearchSeeds,
     _warn_of_seen_examples,
 )
+from macro_routing.cli.main import make_cli_app
+from macro_routing.models import frozen
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
 from macro_routing.tasks import load_task, make_splits
+from tests.runs.small import small_folder, write_task_file
 
 
 def route_file(task="category", decoding=None, **found_by):
@@ -66,3 +71,24 @@ def test_examples_that_a_route_was_searched_on_are_counted(searched, capsys):
     assert not capsys.readouterr().err
     _warn_of_seen_examples([*splits.test[:5], *splits.train[:2]], task, searched)
     assert "2 of these 7 examples may have been among" in capsys.readouterr().err
+
+
+def test_no_weights_are_loaded_where_the_store_has_all_scores(tmp_path, monkeypatch, capsys):
+    write_task_file(tmp_path / "data.jsonl")
+    model = str(small_folder(tmp_path / "model"))
+    flags = ["--task", str(tmp_path / "data.jsonl"), "--question", "q", "--answer", "a", "--choices", "c"]
+    where = ["--model", model, "--store", str(tmp_path / "s.sqlite"), "--json"]
+
+    def evaluate(*more, route="L0-L3 L2 RJ"):
+        monkeypatch.setattr("sys.argv", ["macro", "evaluate", *flags, *where, "--route", route, *more])
+        make_cli_app(["evaluate"])(standalone_mode=False)
+        return json.loads(capsys.readouterr().out)
+
+    first = evaluate("--limit", "30")
+    monkeypatch.setattr(frozen, "_load_weights", None)
+    again = evaluate("--limit", "30")
+    assert again["scope"] == first["scope"]
+    assert again["route"]["correct"] == first["route"]["correct"]
+    assert again["route"]["from_store"] == 30
+    with pytest.raises(TypeError):  # the weights are needed, and here is nothing that loads them
+        evaluate("--limit", "30", route="L0-L4 L1 RJ")

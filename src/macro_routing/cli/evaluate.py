@@ -27,14 +27,17 @@ from macro_routing.cli.run_options import (
     with_run_options,
 )
 from macro_routing.cli.stopping import show_hint_on_interrupt
-from macro_routing.engine.decoders import AUTO
+from macro_routing.engine.decoders import AUTO, FUSED
 from macro_routing.evaluation.decoding_settings import DecodingSettings, default_answer_mode
 from macro_routing.evaluation.outcomes import RouteEvaluation
 from macro_routing.evaluation.score_store import ScoreStore, default_store_path
 from macro_routing.evaluation.statistics import compare_paired
+from macro_routing.models.frozen import FrozenModel
 from macro_routing.routes import Route, RouteFile
+from macro_routing.runs.config import RunConfig
 from macro_routing.tasks import Example, Splits, Task, make_splits
 from macro_routing.tasks.benchmarks import list_contaminating_tasks
+from macro_routing.tasks.prompts import LIKELIHOOD
 from macro_routing.workers.worker_settings import WorkerError
 
 
@@ -90,10 +93,14 @@ def evaluate(
     listener = ProgressLinePrinter(Path())
     kept = "nothing was kept" if no_store else "what was scored is kept, the same command goes on from there"
     with show_hint_on_interrupt(kept), get_or_create_worker_pool(config, workers, listener) as pool:
-        frozen = load_configured_model(config, pool, listener)
-        routes = [Route.standard(frozen.layers), read_route_or_mixture(route, frozen)]
         known = None if no_store else ScoreStore(store or default_store_path())
+        stand_in = _make_stand_in(config, decoding) if known is not None and pool is None else None
+        frozen = stand_in or load_configured_model(config, pool, listener)
+        routes = [Route.standard(frozen.layers), read_route_or_mixture(route, frozen)]
         evaluator = evaluation.Evaluator(frozen, task, decoding, known, decoder=config.decoder, executor=pool)
+        if stand_in is not None and not evaluator.has_stored_all(routes, examples):
+            print_progress_message(f"loading {config.model}")
+            evaluator = dataclasses.replace(evaluator, frozen=load_configured_model(config, pool, listener))
         if contaminating := list_contaminating_tasks(task.name):
             print_progress_message(
                 f"warning: {task.name} shares questions with {', '.join(contaminating)};"
@@ -149,6 +156,17 @@ def _read_search_seeds(file: RouteFile | None) -> _SearchSeeds:
     found_by = file.found_by if file else {}
     seeds = {name: found_by.get(name) for name in ("seed", "test_seed")}
     return _SearchSeeds(**{name: seed for name, seed in seeds.items() if isinstance(seed, int) and seed >= 0})
+
+
+def _make_stand_in(config: RunConfig, decoding: DecodingSettings) -> FrozenModel | None:
+    """The model without its weights, which are not needed where the store has all scores; None where it is unclear."""
+    from macro_routing.models.frozen import make_stand_in_without_weights
+
+    if config.loading.device_map or config.loading.quantization or config.decoder == FUSED:
+        return None
+    stand_in = make_stand_in_without_weights(config.model, config.loading, print_progress_message)
+    decoder_is_known = decoding.mode == LIKELIHOOD or stand_in.model.device.type == "cpu"
+    return stand_in if decoder_is_known else None
 
 
 def _override_decoding_with_flags(file: RouteFile | None, task: Task, given: dict[str, Any]) -> DecodingSettings:

@@ -108,6 +108,11 @@ class Evaluator:
         )
         return {route: cache.summarize_route_outcomes(route, examples) for route in distinct}
 
+    def has_stored_all(self, routes: Iterable[RouteOrMixture], examples: Sequence[Example]) -> bool:
+        """Whether the store has every outcome of these routes on these examples, so that no weights are needed."""
+        cache = self._make_lazy_outcome_table(routes, examples)
+        return cache.stored_count == len(cache.routes) * len(set(examples))
+
     def race_draws(
         self, draws: Sequence[Route], examples: Sequence[Example], keep: int, mode: str = EXACT
     ) -> RacedRoundScores:

@@ -342,11 +342,43 @@ def make_remote_model(
     name: str, options: LoadOptions, info: RemoteModelInfo, report: MessageCallback = ignore_message
 ) -> RemoteModel:
     """Make the stand-in for the model ``name`` that workers have loaded."""
+    folder = fetch_model_folder(name, revision=options.revision, report=report)
+    config = read_model_config(folder, name, options)
+    return _make_stand_in(name, folder, config, load_tokenizer(folder, name, options), info)
+
+
+def make_stand_in_without_weights(
+    name: str, options: LoadOptions, report: MessageCallback = ignore_message
+) -> RemoteModel:
+    """Make the stand-in for the model ``name`` as loading it in this process would make it.
+
+    Where that comes out otherwise, the identity of the numerics is one that no score was stored under. Which decoder a
+    GPU would use is not known.
+    """
     import torch
-    from transformers import GenerationConfig
+    from transformers import AutoModelForCausalLM
 
     folder = fetch_model_folder(name, revision=options.revision, report=report)
     config = read_model_config(folder, name, options)
+    check_model_can_be_routed(config, allow_untested=options.allow_untested)
+    tokenizer = load_tokenizer(folder, name, options)
+    weights = compute_weights_id(config, tokenizer, digest_model_files(folder))
+    dtype, device = choose_dtype_name(options), torch.device(_resolve_device(options))
+    maker: Any = AutoModelForCausalLM
+    with torch.device("meta"):
+        skeleton = maker.from_config(
+            config, attn_implementation=options.attention, trust_remote_code=options.trust_remote_code
+        )
+    stand_in = ModelPlaceholder(skeleton.config, None, device, getattr(torch, dtype), "no weights are loaded")
+    numerics = compute_numerics_id(weights, stand_in, tokenizer, options.quantization)
+    info = RemoteModelInfo(weights, numerics, device.type, dtype, stand_in.fused_unsupported_reason)
+    return _make_stand_in(name, folder, config, tokenizer, info)
+
+
+def _make_stand_in(name: str, folder: Path, config: Any, tokenizer: Any, info: RemoteModelInfo) -> RemoteModel:
+    import torch
+    from transformers import GenerationConfig
+
     try:
         generation = GenerationConfig.from_pretrained(folder)
     except OSError:  # without such a file the configuration holds the values
@@ -354,4 +386,4 @@ def make_remote_model(
     model = ModelPlaceholder(
         config, generation, torch.device(info.device), getattr(torch, info.dtype), info.fused_unsupported_reason
     )
-    return RemoteModel(name, model, load_tokenizer(folder, name, options), info.weights_id, info.numerics_id)
+    return RemoteModel(name, model, tokenizer, info.weights_id, info.numerics_id)
