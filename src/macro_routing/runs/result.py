@@ -247,7 +247,9 @@ def _describe_gain(
         if decision:
             evidence_before = f"p = {decision['p_value']:.2g} on {decision['n']} fresh examples"
             passed = f" The {what} passed the decision ({evidence_before}); the test set does not confirm it."
-        return f"No evidence of a gain: {gained} ({evidence}); {power}.{passed}"
+        is_likely_loss = comparison.difference < 0 and comparison.high <= 0
+        begin = f"The {what} is probably worse than the standard pass" if is_likely_loss else "No evidence of a gain"
+        return f"{begin}: {gained} ({evidence}); {power}.{passed}"
     if comparison.difference > 0:
         return f"The {what} is better than the standard pass by {gained} ({evidence})."
     return f"The {what} is worse than the standard pass: {gained} ({evidence}). Do not use it."
