@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from macro_routing.engine.likelihood import score_choices
-from macro_routing.errors import RouteError
+from macro_routing.errors import MacroError, RouteError
 from macro_routing.evaluation import Evaluator, ScoreStore
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import evaluate
@@ -85,6 +85,25 @@ def test_outcomes_of_mixtures_are_stored(frozen, task, tmp_path):
 def test_a_text_is_evaluated_as_a_mixture(frozen, task):
     summary = evaluate(frozen, task, str(MIXTURE), examples=task.pools["train"][:20])
     assert summary.route == MIXTURE
+
+
+@pytest.mark.parametrize("mode", ["direct", "reasoning", "likelihood"])
+def test_bad_mixtures_are_rejected_in_one_line(frozen, task, mode):
+    decoding = DecodingSettings(mode, reasoning_budget=2, answer_budget=2)
+    bad = {
+        "[L0 RJ] - [L0 L9 RJ]": "step 2 applies layer 9, but the model's 6 layers are numbered 0 to 5",
+        "0 [L0 RJ]": "must be between 1e-06 and 1e\\+06 in size, not 0",
+        "1e999 [L0 RJ]": "in size, not inf",
+        "[L0 RJ] [L0 L2 RJ]": "is not a route of a mixture; write 1.5 ",
+        " + ".join(["[L0 RJ]"] * 9): "a mixture may have at most 8 routes",
+        "[L0 RJ] - [L0-L5]": "a mixture has each route once; add up the weights",
+        parse_mixture("2 [L0 RJ] - [L0 L2 RJ]", 8): "is for a model of 8 layers, but small has 6",
+        parse_mixture("2 [L0 RJ] - [L0 L2 RJ]", 4): "is for a model of 4 layers, but small has 6",
+    }
+    for route, message in bad.items():
+        with pytest.raises(MacroError, match=message) as error:
+            evaluate(frozen, task, route, examples=task.pools["train"][:2], decoding=decoding)
+        assert "\n" not in str(error.value)
 
 
 def test_a_route_file_holds_a_mixture():

@@ -101,6 +101,11 @@ class Evaluator:
     def evaluate(self, routes: Iterable[RouteT], examples: Sequence[Example]) -> dict[RouteT, RouteEvaluation]:
         """Score every distinct route or mixture on every example."""
         distinct = list(dict.fromkeys(routes))
+        for route in distinct:
+            if route.layers != self.frozen.layers:
+                raise RouteError(
+                    f"{route} is for a model of {route.layers} layers, but {self.frozen.name} has {self.frozen.layers}"
+                )
         cache = self._make_lazy_outcome_table(distinct, examples)
         self.on_known(cache.stored_count)
         cache.compute_missing(
