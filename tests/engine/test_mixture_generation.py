@@ -120,19 +120,23 @@ def test_pairs_of_mixtures_and_routes_are_generated_as_one_by_one():
 
 
 def assert_fused_equals_eager(model, routes, prompts, stages):
-    request = GenerationRequest(stages)
+    request, decoder = GenerationRequest(stages), FusedDecoder(model, graphs=False)
     expected = generate_for_routes(model, routes, prompts, request)
-    assert generate_for_routes(model, routes, prompts, request, FusedDecoder(model, graphs=False)) == expected
-    return expected
+    assert generate_for_routes(model, routes, prompts, request, decoder) == expected
+    return expected, decoder
 
 
-@pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3"])
-def test_fused_texts_equal_eager_texts(name, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "mixture"), [("llama", PAIR), ("qwen2", BACKWARDS), ("qwen3", TRIPLE)], ids=["llama", "qwen2", "qwen3"]
+)
+def test_fused_texts_equal_eager_texts(name, mixture, monkeypatch):
     monkeypatch.setattr(model_runner, "_MAX_SPLITS", 1)
     monkeypatch.setattr(model_runner, "_VOCABULARY_BLOCK", 64)  # two blocks
     stages = (DecodingStage(ENDS, 3, (50, 51)), DecodingStage(ENDS, 2))
-    texts = assert_fused_equals_eager(make_model(name), [PAIR], PROMPTS[:2], stages)
-    assert any(text.truncated for row in texts[PAIR] for text in row)
+    texts, decoder = assert_fused_equals_eager(make_model(name), [mixture], PROMPTS[:2], stages)
+    assert any(text.truncated for row in texts[mixture] for text in row)
+    first, *others = decoder.runner.token_log[:, : 2 * len(mixture.members)].split(2, dim=1)
+    assert all(torch.equal(log, first) for log in others)  # every member gets the chosen tokens
 
 
 def test_logits_of_a_mixture_are_never_split(monkeypatch):
