@@ -41,4 +41,4 @@ def test_every_process_comes_to_every_unit():
     orders = [order_units(units, slot, 3) for slot in range(3)]
     assert all(sorted(order) == units for order in orders)
     assert [order[0] for order in orders] == ["0", "1", "2"]
-    assert [order[3] for order in orders] == ["5", "6", "6"]
+    assert orders[1] == ["1", "4", "6", "5", "3", "2", "0"]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from macro_routing.peers.per_example_search import PUBLISHED_EXAMPLES
 from macro_routing.runs.config import RunConfig
-from macro_routing.runs.methods import MACRO, STANDARD
+from macro_routing.runs.methods import STANDARD
 from macro_routing.search.random_streams import assign_examples_to_rounds
 from macro_routing.studies.paper_config import (
     COST,
@@ -60,7 +60,7 @@ def _count_study(item: PaperItem, search: int, count_test: Callable[[TaskWithAns
 
 def _count_search(config: RunConfig) -> int:
     """Of MACRO: its rounds, and validation."""
-    settings = config.build_search_settings({}, MACRO)
+    settings = config.build_search_settings({})
     rounds = assign_examples_to_rounds(config.data.training, settings.iterations, settings.replay, seed=0)
     return int(settings.draws * sum(map(len, rounds)) + settings.k * config.data.validation)
 

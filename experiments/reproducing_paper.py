@@ -1,0 +1,170 @@
+"""The page "Reproducing the paper": every item with its command, GPU-hours, the paper's figures, ours, and its status.
+
+    python -m experiments.reproducing_paper [--runs FOLDER] [--available FOLDER] [--write docs/data/reproducing.json]
+
+``--runs`` and ``--available`` are folders that ``macro study paper`` has filled with the paper's models and with those
+that can be had (``examples/paper.toml``, ``examples/paper_available_models.toml``). Where an item was not run, the
+figures are those of an earlier study of another model, which is named.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.record import ROOT, write_record
+from experiments.paper_selection import count_published, read_cells
+from macro_routing.cli.console import read_toml
+from macro_routing.report.formatting import format_signed
+from macro_routing.studies.paper import PaperSession
+from macro_routing.studies.paper_config import read_paper_config
+from macro_routing.studies.study_result import DATA
+
+PAPER, AVAILABLE = (ROOT / "examples" / name for name in ("paper.toml", "paper_available_models.toml"))
+RECORDS = ROOT / "docs" / "data"
+COLUMNS = {
+    "item": "item",
+    "shows": "shows",
+    "command": "command",
+    "hours": "GPU-hours, at most",
+    "paper": "paper",
+    "ours": "ours",
+    "status": "status",
+}
+PRINTED = {
+    "llama": "+0.35 points (0.03 to 0.79)",
+    "ablation": "no displacement −0.49, no operator context −1.55, no phase −3.47 points",
+    "sweep-beta": "flat",
+    "sweep-elite": "1 is significantly worse, and no other value",
+    "logit-lens": "a picture",
+    "one-route": "Qwen3-1.7B +2.79 in domain, +9.02 out of domain; Qwen3-4B +0.30 and +1.12",
+    "transfer": "a picture; the best cells are mostly those of the same benchmark",
+    "composition": "adds in 0 to 54 %, moves in 39 to 69 % of the routes, by model",
+    "cost": "+16.1 % time per item, +4.6 % memory, on an A40",
+}
+"""Figures as the paper prints them."""
+STUDIED = {
+    "ablation": "ablation",
+    "sweep-beta": "sweep_beta",
+    "sweep-elite": "sweep_elite",
+    "logit-lens": "logit_lens",
+    "one-route": "one_route",
+    "transfer": "transfer",
+    "composition": "composition",
+    "cost": "cost",
+}
+"""Records of the same studies on another model."""
+NO_MODELS = "not run: none of the seven models could be loaded, the machines have no access to a model hub"
+NO_GPU_TIME = "not run: no GPU time yet"
+
+
+def describe_published_table() -> str:
+    """The paper's main table in figures."""
+    cells = read_cells(["MACRO", "MACRO (top-1)"])
+    counts, size = count_published(), 13
+    means = [100 * sum(cell.gains[0] for cell in cells[start : start + size]) / size for start in range(0, 78, size)]
+    return (
+        f"{format_signed(min(means), 2)} to {format_signed(max(means), 2)} points by model; {counts['wins']} wins,"
+        f" {counts['ties']} ties, {counts['losses']} losses; 1.6 hours of search against Dr.LLM's 14.8"
+    )
+
+
+def read_record(name: str) -> dict[str, Any]:
+    """A record in docs/data."""
+    contents: dict[str, Any] = json.loads((RECORDS / name).read_text(encoding="utf-8"))
+    return contents
+
+
+def describe_studied(item: str) -> str:
+    """What the same study came to on another model."""
+    if item not in STUDIED:
+        return ""
+    config = read_record(f"study_{STUDIED[item]}.json")["config"]
+    return f"{config['model'] or 'several small models'}: {config['headline']}"
+
+
+def make_rows(config: Path, runs: Path | None, reason: str) -> list[dict[str, Any]]:
+    """A line per item of a configuration; ``reason`` says why one was not run."""
+    session = PaperSession(read_paper_config(read_toml(config)), runs or Path("studies/paper"))
+    command = f"macro study paper {config.relative_to(ROOT)}"
+    rows = []
+    for line in session.list_items().table.rows:
+        result = runs / line["item"] / DATA if runs else None
+        ours = describe_studied(line["item"]) if config == PAPER else ""
+        if result and result.is_file():
+            ours = json.loads(result.read_text(encoding="utf-8"))["headline"]
+        done = f"{line['done']} of {line['units']} units"
+        is_done = bool(line["units"]) and line["done"] == line["units"]
+        rows.append(
+            {
+                "item": line["item"],
+                "shows": line["shows"],
+                "command": f"`{command}`",
+                "hours": line["expected_hours"] + line["hours"],
+                "paper": describe_published_table() if line["item"] == "main-table" else PRINTED.get(line["item"], ""),
+                "ours": ours,
+                "status": "done" if is_done else f"{done}; {reason}" if line["done"] else reason,
+            }
+        )
+    return rows
+
+
+def make_rows_without_models() -> list[dict[str, Any]]:
+    """What the paper's printed figures and routes alone allow to check."""
+    significance, stream = read_record("study_significance.json"), read_record("paper_stream_verbatim.json")
+    selection = read_record("paper_selection.json")
+    without_loss = [row["without_loss"] for row in selection["results"] if row["disagreement"] >= 5]
+    return [
+        {
+            "item": "significance",
+            "shows": "Statistical significance, from the printed main table",
+            "command": f"`{significance['command'].partition(' --baseline')[0]} …`",
+            "hours": 0,
+            "paper": "all six models, p ≤ 0.002",
+            "ours": significance["config"]["headline"],
+            "status": "done; the printed figures come out",
+        },
+        {
+            "item": "draws",
+            "shows": "Best discovered routes, from the seeds",
+            "command": f"`{stream['command']}`",
+            "hours": 0,
+            "paper": "54 routes other than the standard pass with plain adds",
+            "ours": f"{stream['n']} programs come out verbatim in the first round",
+            "status": "done for the first round; later rounds need the authors' answers",
+        },
+        {
+            "item": "selection",
+            "shows": "Main table, wins and losses",
+            "command": f"`{selection['command']}`",
+            "hours": 0,
+            "paper": "{wins} wins, {ties} ties, {losses} losses".format(**selection["config"]["published"]),
+            "ours": f"no loss in {max(without_loss)} of {selection['results'][0]['n']:,} simulations",
+            "status": "done",
+        },
+    ]
+
+
+def main() -> None:
+    """Gather, print, write on request."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=Path)
+    parser.add_argument("--available", type=Path)
+    parser.add_argument("--write", type=Path)
+    arguments = parser.parse_args()
+    rows = [*make_rows_without_models(), *make_rows(PAPER, arguments.runs, NO_MODELS)]
+    available = make_rows(AVAILABLE, arguments.available, NO_GPU_TIME)
+    for row in [*rows, *available]:
+        print(row)
+    if arguments.write:
+        common: dict[str, Any] = {"command": "python -m experiments.reproducing_paper", "seed": "1, 2, 42"}
+        total = sum(row["hours"] for row in rows)
+        write_record(arguments.write, columns=COLUMNS, results=rows, config={"hours": total}, **common)
+        columns = {name: title for name, title in COLUMNS.items() if name not in {"paper", "command"}}
+        total = sum(row["hours"] for row in available)
+        other = arguments.write.with_name(f"{arguments.write.stem}_available.json")
+        write_record(other, columns=columns, results=available, config={"hours": total}, **common)
+
+
+if __name__ == "__main__":
+    main()
