@@ -100,7 +100,7 @@ def make_rows(config: Path, runs: Path | None, reason: str) -> list[dict[str, An
                 "item": line["item"],
                 "shows": line["shows"],
                 "command": f"`{command}`",
-                "hours": line["expected_hours"] + line["hours"],
+                "hours": round(line["expected_hours"] + line["hours"], 2),
                 "paper": describe_published_table() if line["item"] == "main-table" else PRINTED.get(line["item"], ""),
                 "ours": ours,
                 "status": "done" if is_done else f"{done}; {reason}" if line["done"] else reason,
