@@ -122,17 +122,6 @@ def test_version():
     assert run("--version").stdout.startswith("macro ")
 
 
-def test_help_needs_no_heavy_library():
-    code = (
-        "import sys; sys.argv = ['macro', '--help']\n"
-        "from macro_routing.cli.main import main\n"
-        "try: main()\nexcept SystemExit: pass\n"
-        "heavy = {'torch', 'transformers', 'matplotlib', 'scipy'} & set(sys.modules)\n"
-        "assert not heavy, heavy"
-    )
-    run(code=code)
-
-
 def test_a_closed_pipe_is_no_traceback():
     import subprocess
     import sys

@@ -9,7 +9,7 @@ from macro_routing.cli import route_diff
 from macro_routing.cli.console import format_multiline_field, print_fields, print_json
 from macro_routing.cli.help_groups import make_command_group
 from macro_routing.cli.route_argument import read_route_text
-from macro_routing.routes import Route, RouteSpace, format_route, parse_route
+from macro_routing.routes import Route, format_route, parse_route
 from macro_routing.routes.mixture import Mixture, RouteOrMixture
 from macro_routing.routes.notation import parse_route_or_mixture
 from macro_routing.routes.route_file import is_route_file_text, parse_route_file
@@ -18,8 +18,6 @@ from macro_routing.routes.route_moves import (
     describe_deviations_from_standard_pass,
     render_route_ascii,
 )
-from macro_routing.search.paper_stream import draw_first_programs
-from macro_routing.search.random_streams import check_seed
 
 app = make_command_group(help="Look at routes and convert between notations.")
 app.command("diff")(route_diff.show_route_differences)
@@ -142,6 +140,10 @@ def show_draws(
 
     Example: `macro route draws --layers 32 --max-length 44 --seed 42 --count 30`
     """
+    from macro_routing.routes.space import RouteSpace
+    from macro_routing.search.paper_stream import draw_first_programs
+    from macro_routing.search.random_streams import check_seed
+
     check_seed(seed)
     space = RouteSpace(layers, max_length=max_length) if max_length else RouteSpace(layers)
     programs = draw_first_programs(space, seed, count)

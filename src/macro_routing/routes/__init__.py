@@ -1,5 +1,11 @@
-"""What a route is, how it is written, and the space MACRO searches."""
+"""What a route is, how it is written, and the space MACRO searches.
 
+The space is imported when it is asked for: it needs numpy, which routes do not.
+"""
+
+from typing import TYPE_CHECKING
+
+from macro_routing.lazy_imports import make_lazy_imports
 from macro_routing.routes.mixture import Member, Mixture, parse_mixture
 from macro_routing.routes.notation import format_route, parse_route
 from macro_routing.routes.paper_notation import parse_program
@@ -7,7 +13,9 @@ from macro_routing.routes.route import Add, Program, Route, Step
 from macro_routing.routes.route_diff import RouteEdit, diff_routes
 from macro_routing.routes.route_file import RouteFile
 from macro_routing.routes.route_moves import RouteMoveCounts, count_route_moves
-from macro_routing.routes.space import RouteSpace
+
+if TYPE_CHECKING:
+    from macro_routing.routes.space import RouteSpace
 
 __all__ = [
     "Add",
@@ -27,3 +35,4 @@ __all__ = [
     "parse_program",
     "parse_route",
 ]
+__getattr__, __dir__ = make_lazy_imports(__name__, {"RouteSpace": "space"})

@@ -14,17 +14,21 @@ report.html       the page people look at
 manifest.json     digests of all of these; written last, so a run that has one is complete
 """
 
+from __future__ import annotations
+
 import json
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from macro_routing.errors import MacroError, NotationError, RouteError, RunError, redact_secrets
 from macro_routing.files import acquire_lock, describe_os_error, digest_file, open_regular_file, write_atomically
-from macro_routing.search import SearchState, load_state, save_state
+
+if TYPE_CHECKING:  # searches need numpy; a look into a folder does not
+    from macro_routing.search import SearchState
 
 FORMAT = "macro-run/2"
 RUN, ENDED, CANDIDATES, ANSWERS, RESULT, ROUTE, COST, REPORT, MANIFEST = (
@@ -62,7 +66,7 @@ class RunFolder:
             raise RunError(f"{str(path)[:200]} cannot be made, {parent} {reason}; name another with --out")
 
     @classmethod
-    def create(cls, path: Path) -> "RunFolder":
+    def create(cls, path: Path) -> RunFolder:
         """A folder that held nothing and is ready for a run."""
         RunFolder.check_folder_free_for_run(path)
         folder = cls(path)
@@ -79,7 +83,7 @@ class RunFolder:
                 raise RunError(f"{part} is a symbolic link, which is never written through; replace it by a folder")
 
     @classmethod
-    def open(cls, path: Path) -> "RunFolder":
+    def open(cls, path: Path) -> RunFolder:
         """The folder of a run, of this version."""
         try:
             has_run = (path / RUN).is_file()
@@ -161,6 +165,8 @@ class RunFolder:
 
     def save_round(self, state: SearchState, report: dict[str, Any] | None) -> None:
         """Keep a state; the report of its last round goes first, so that no state is without one."""
+        from macro_routing.search import save_state
+
         if report is not None:
             self.write_json(f"rounds/{state.rounds:03}.json", report)
         with self.explain_write_errors():
@@ -184,6 +190,8 @@ class RunFolder:
         return sorted((self.path / "states").glob("[0-9]*.npz"))
 
     def _load_state(self, path: Path) -> SearchState:
+        from macro_routing.search import load_state
+
         try:
             return load_state(path)
         except MacroError as error:
