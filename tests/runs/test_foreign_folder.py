@@ -1,6 +1,7 @@
 """Resuming a folder that comes from somebody else: it runs no code and writes nowhere else unless the call says so."""
 
 import json
+import shutil
 
 import pytest
 
@@ -19,28 +20,40 @@ class _Stop(Listener):
         raise KeyboardInterrupt
 
 
-@pytest.fixture
-def begun(tmp_path):
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
     """A run that was stopped after its first round, on a model folder and a task with a grader of its own."""
-    write_task_file(tmp_path / "data.jsonl")
-    (tmp_path / "g.py").write_text(
+    place = tmp_path_factory.mktemp("begun") / "place"
+    place.mkdir()
+    write_task_file(place / "data.jsonl")
+    (place / "g.py").write_text(
         "from pathlib import Path\n"
-        f"Path({str(tmp_path / 'imported')!r}).touch()\n"
+        f"Path({str(place / 'imported')!r}).touch()\n"
         "def judge(text, answer, choices):\n    return text.strip() == answer\n"
     )
-    task = tmp_path / "task.toml"
+    task = place / "task.toml"
     task.write_text('file = "data.jsonl"\nkind = "text"\nquestion = "q"\nanswer = "a"\ngrader = "g.py:judge"\n')
     config = make_run_config(
         str(task),
-        str(small_folder(tmp_path / "model")),
+        str(small_folder(place / "model")),
         "quick",
         data={"training": 30, "validation": 10, "test": 20},
         decoding={"mode": "direct", "answer_budget": 2},
     )
     with pytest.raises(KeyboardInterrupt):
-        run_search(config, tmp_path / "run", listener=_Stop(), store=tmp_path / "scores.sqlite")
-    (tmp_path / "imported").unlink()
-    return tmp_path, config
+        run_search(config, place / "run", listener=_Stop(), store=place / "scores.sqlite")
+    (place / "imported").unlink()
+    shutil.copytree(place, place.with_name("kept"))
+    return place, config
+
+
+@pytest.fixture
+def begun(kept):
+    """That run in its folder, as it was: every test changes it."""
+    place, config = kept
+    shutil.rmtree(place)
+    shutil.copytree(place.with_name("kept"), place)
+    return place, config
 
 
 def _change_header(folder, **changes):
@@ -119,6 +132,35 @@ def test_a_link_is_never_written_through(begun, part):
     assert not list((place / "outside").iterdir())
 
 
+class _StopAtTest(Listener):
+    def on_stage(self, stage, evaluations):  # noqa: ARG002
+        if stage == "test":
+            raise KeyboardInterrupt
+
+
+@pytest.fixture(scope="module")
+def stopped_at_test(tmp_path_factory):
+    """Gives a run of a method that was stopped before its test, as it was, and its model; each is searched once."""
+    place, frozen = tmp_path_factory.mktemp("stopped"), small_frozen()
+
+    def restore(method):
+        folder, kept = place / "run", place / method
+        if not kept.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            config = make_run_config(
+                "category", "small", "quick", method=method, data={"training": 30, "validation": 10}
+            )
+            run = {"frozen": frozen, "task": small_task(), "store": place / "s.sqlite"}
+            with pytest.raises(KeyboardInterrupt):
+                run_search(config, folder, listener=_StopAtTest(), **run)
+            shutil.copytree(folder, kept)
+        shutil.rmtree(folder)
+        shutil.copytree(kept, folder)
+        return folder, frozen
+
+    return restore
+
+
 _NO_NUMBER = [{"route": "L0 RJ", "correct": "x", "n": 1}]
 _NO_SCORE = [{"route": "L0 RJ", "correct": None, "n": 1}]
 _DECIDED = {"route": "L0 RJ", "correct": 1, "n": 1, "holdout_n": 1, "p_value": None, "required_gain": None}
@@ -136,17 +178,8 @@ _NO_P_VALUE = [{**_DECIDED, "holdout": 1, "p_value": "x"}]
         ("shortgpt", "x"),
     ],
 )
-def test_damaged_candidates_of_an_unfinished_run_are_explained(tmp_path, method, damage):
-    folder, frozen = tmp_path / "run", small_frozen()
-    config = make_run_config("category", "small", "quick", method=method, data={"training": 30, "validation": 10})
-
-    class StopAtTest(Listener):
-        def on_stage(self, stage, evaluations):  # noqa: ARG002
-            if stage == "test":
-                raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run_search(config, folder, frozen=frozen, task=small_task(), listener=StopAtTest(), store=tmp_path / "s.sqlite")
+def test_damaged_candidates_of_an_unfinished_run_are_explained(stopped_at_test, method, damage):
+    folder, frozen = stopped_at_test(method)
     values = json.loads((folder / CANDIDATES).read_text())
     (folder / CANDIDATES).write_text(json.dumps({**values, "candidates": damage}))
     with pytest.raises(MacroError, match=r"candidates\.json is damaged .*remove it and `macro resume"):
