@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from macro_routing.errors import NotationError, RouteError
 from macro_routing.routes import Route, parse_route
-from macro_routing.routes.mixture import MAX_MEMBERS, Member, Mixture, parse_mixture, require_single_route
+from macro_routing.routes.mixture import (
+    MAX_MEMBERS,
+    Member,
+    Mixture,
+    parse_mixture,
+    require_single_route,
+    to_simplest_form,
+)
 
 LAYERS = 8
 STANDARD = Route.standard(LAYERS)
@@ -161,3 +168,47 @@ def test_long_texts_take_no_time():
         with pytest.raises((NotationError, RouteError)):
             parse_mixture(text, LAYERS)
     assert time.perf_counter() - start < 2
+
+
+# --- members without the question -----------------------------------------------------------------------------------
+
+
+def test_a_member_may_be_asked_without_the_question():
+    mixture = parse_mixture("2.5 [L0 RJ] - 1.5 [L0 RJ | No  question]", LAYERS)
+    assert mixture.members == (Member(STANDARD, 2.5), Member(STANDARD, -1.5, with_question=False))
+    assert str(mixture) == "2.5 [L0 RJ] - 1.5 [L0 RJ | no question]"
+    assert parse_mixture(str(mixture), LAYERS) == mixture
+    assert mixture != mix((STANDARD, 1.0))
+    assert mixture.reference == 0
+    assert mixture.compares_choices_only
+    with pytest.raises(RouteError, match="each route once"):
+        Mixture((Member(SKIP, 1.0, with_question=False), Member(SKIP, 2.0, with_question=False)))
+    with pytest.raises(NotationError, match="'half of it' cannot be asked of a route"):
+        parse_mixture("[L0 RJ | half of it]", LAYERS)
+
+
+def test_alone_it_is_not_a_route():
+    alone = Mixture.from_route(STANDARD, with_question=False)
+    assert str(alone) == "1.0 [L0 RJ | no question]"
+    assert parse_mixture(str(alone), LAYERS) == alone == to_simplest_form(alone)
+    assert not alone.is_single
+    assert not alone.is_standard
+    with pytest.raises(RouteError, match="only compares choices by likelihood"):
+        require_single_route(alone)
+
+
+def test_it_shares_no_layer_with_what_reads_the_question():
+    skip = Member(SKIP, -0.5, with_question=False)
+    assert Mixture((Member(STANDARD), skip)).length == LAYERS + SKIP.length
+    both = Mixture((Member(STANDARD), skip, Member(STANDARD, -0.2, with_question=False)))
+    assert both.length == LAYERS + SKIP.length + LAYERS - 4
+
+
+def test_sums_of_mixtures_keep_the_question():
+    alone = Mixture.from_route(STANDARD, with_question=False)
+    summed = Mixture.from_weights([(STANDARD, 1.0), (alone, -0.25), (Mixture((*alone.members, Member(SKIP))), -0.25)])
+    assert {(member.notation, member.weight) for member in summed.members} == {
+        ("L0 RJ", 4.0),
+        ("L0 RJ | no question", -2.0),
+        (str(SKIP), -1.0),
+    }

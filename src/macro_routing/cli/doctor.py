@@ -13,6 +13,7 @@ from macro_routing.errors import MacroError
 from macro_routing.models.catalog import DEFAULT_MODEL
 from macro_routing.models.environment import describe_environment
 from macro_routing.models.frozen import FrozenModel, load_model
+from macro_routing.routes.mixture import require_question
 
 
 @with_run_options(*LOADING)
@@ -57,6 +58,8 @@ def doctor(
     print_progress_message(f"loading {model or DEFAULT_MODEL}")
     frozen = load_model(model or DEFAULT_MODEL, make_load_options_from_flags(flags), print_progress_message)
     parsed = None if route is None else read_route_or_mixture(route, frozen)
+    if parsed is not None:
+        require_question(parsed)
     findings = list(_print_check_results(frozen, run_checks(frozen, parsed), as_json))
     if as_json:
         print_json({**_describe_model(frozen), "findings": [dataclasses.asdict(finding) for finding in findings]})

@@ -122,7 +122,10 @@ def _mixture_to_json(mixture: Mixture) -> dict[str, object]:
         "layers": mixture.layers,
         "is_standard": False,
         "length": mixture.length,
-        "members": [{"weight": member.weight, **_route_to_json(member.route)} for member in mixture.members],
+        "members": [
+            {"weight": member.weight, "with_question": member.with_question, **_route_to_json(member.route)}
+            for member in mixture.members
+        ],
     }
 
 

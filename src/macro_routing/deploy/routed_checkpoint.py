@@ -16,7 +16,7 @@ from macro_routing.deploy.export_common import copy_companion_files, get_hub_com
 from macro_routing.deploy.model_card import write_model_card
 from macro_routing.errors import ModelError, shorten_value
 from macro_routing.models.frozen import LoadOptions, ModelMetadata, read_model_metadata
-from macro_routing.routes.mixture import RouteOrMixture, parse_program_or_mixture
+from macro_routing.routes.mixture import RouteOrMixture, parse_program_or_mixture, require_question
 from macro_routing.routes.route_file import RouteFile
 
 MODEL_TYPE = "macro-routed"
@@ -28,6 +28,7 @@ def write_routed_checkpoint(
     base: ModelMetadata, route: RouteOrMixture, evidence: RouteFile | None, out: Path, *, copy_weights: bool = False
 ) -> None:
     """Write the checkpoint; a hub model is referenced unless ``copy_weights`` is true, any other model is copied."""
+    require_question(route)
     commit = None if copy_weights else get_hub_commit(base)
     files = [] if commit else [path for pattern in _WEIGHT_FILES for path in sorted(base.folder.glob(pattern))]
     with open_export_output(out, sum(path.stat().st_size for path in files)) as folder:

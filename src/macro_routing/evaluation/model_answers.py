@@ -25,7 +25,7 @@ from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.models.chat import encode_messages
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.routes.mixture import Mixture, RouteOrMixture, to_mixture
+from macro_routing.routes.mixture import Mixture, RouteOrMixture, Source, to_mixture
 from macro_routing.routes.route import Route
 from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD, REASONING, build_completion_prompt, build_messages
 from macro_routing.tasks.task import LETTERS, Example, Task
@@ -54,9 +54,15 @@ def answer_with_every_route(  # noqa: PLR0913
 ) -> dict[RouteOrMixture, list[ExampleOutcome]]:
     """Let every route or mixture answer ``examples``, all together; ``decoder`` says how text is generated."""
     if decoding.mode == LIKELIHOOD:
-        items = build_choice_items(frozen, task, examples, by_letter=decoding.by_letter)
-        members = list(dict.fromkeys(member for route in routes for member in to_mixture(route).routes))
-        scored = score_choices_for_routes(frozen.model, members, items, hidden_state_bytes=hidden_state_bytes)
+        sources = list(dict.fromkeys(member.source for route in routes for member in to_mixture(route).members))
+        scored: dict[Source, list[list[float]]] = {}
+        for with_question in (True, False):
+            if members := [route for route, reads in sources if reads == with_question]:
+                items = build_choice_items(
+                    frozen, task, examples, by_letter=decoding.by_letter, with_question=with_question
+                )
+                by_route = score_choices_for_routes(frozen.model, members, items, hidden_state_bytes=hidden_state_bytes)
+                scored |= {(route, with_question): values for route, values in by_route.items()}
         return {
             route: grade_choice_likelihoods(examples, combine_choice_scores(to_mixture(route), scored), decoding)
             for route in routes
@@ -91,11 +97,11 @@ def answer_pairs(
 # --- likelihood ---------------------------------------------------------------------------------------------------
 
 
-def combine_choice_scores(mixture: Mixture, scored: Mapping[Route, Sequence[Sequence[float]]]) -> list[list[float]]:
+def combine_choice_scores(mixture: Mixture, scored: Mapping[Source, Sequence[Sequence[float]]]) -> list[list[float]]:
     """The weighted sums of the members' log-likelihoods, by example and choice."""
     if mixture.is_single:
-        return [list(values) for values in scored[mixture.routes[0]]]
-    by_example = zip(*(scored[route] for route in mixture.routes), strict=True)
+        return [list(values) for values in scored[mixture.members[0].source]]
+    by_example = zip(*(scored[member.source] for member in mixture.members), strict=True)
     return [
         [
             sum(weight * value for weight, value in zip(mixture.weights, values, strict=True))
@@ -130,18 +136,21 @@ def _grade_choice_by_likelihood(example: Example, values: Sequence[float], *, by
 
 
 def build_choice_items(
-    frozen: FrozenModel, task: Task, examples: Sequence[Example], *, by_letter: bool
+    frozen: FrozenModel, task: Task, examples: Sequence[Example], *, by_letter: bool, with_question: bool = True
 ) -> list[ChoiceItem]:
     """Tokens of prompts and choices, by two calls of the tokenizer: one per text would take longer than the scoring.
 
-    Choices recur in many questions, so each distinct text is tokenized once.
+    Choices recur in many questions, so each distinct text is tokenized once. Without the question, a prompt has the
+    rest of its template.
     """
     if without := [example.id for example in examples if not example.choices]:
         raise TaskError(
             f"{task.name} has no choices ({without[0]}), so mode = likelihood cannot be used; use direct or reasoning"
         )
     prompts = [
-        build_completion_prompt(task.prompts, example.question, example.choices, by_letter=by_letter)
+        build_completion_prompt(
+            task.prompts, example.question if with_question else "", example.choices, by_letter=by_letter
+        )
         for example in examples
     ]
     choices = [LETTERS[: len(example.choices)] if by_letter else example.choices for example in examples]

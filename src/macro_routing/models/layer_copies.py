@@ -22,7 +22,7 @@ from macro_routing.models.find_decoder import (
     reject_new_adapter,
 )
 from macro_routing.models.support import check_model_can_be_routed, get_text_config
-from macro_routing.routes.mixture import RouteOrMixture
+from macro_routing.routes.mixture import RouteOrMixture, require_question
 
 _COPIED_DICTIONARIES = (
     "_parameters",
@@ -43,6 +43,7 @@ def check_route_and_model(model: Any, route: RouteOrMixture, allow_untested: boo
     """Reject a model that cannot be routed, and a route for another number of layers."""
     if not isinstance(route, RouteOrMixture):
         raise RouteError(f"{route!r} is not a Route or Mixture; parse it with parse_route or parse_mixture")
+    require_question(route)
     if not hasattr(model, "modules") or not hasattr(model, "config"):
         raise ModelError(f"a {type(model).__name__} is not a transformers model")
     check_model_can_be_routed(model.config, allow_untested=allow_untested)

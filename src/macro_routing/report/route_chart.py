@@ -27,7 +27,7 @@ def render_route(route: RouteOrMixture) -> Markup:
     Of a mixture, all of this for each member.
     """
     if isinstance(route, Mixture):
-        members = [(member.weight, render_route(member.route)) for member in route.members]
+        members = [(member, render_route(member.route)) for member in route.members]
         return render_template("mixture.html", mixture=route, members=members)
     deviations = describe_deviations_from_standard_pass(route)
     return render_template("route.html", route=route, figure=draw_route_chart(route), deviations=deviations)

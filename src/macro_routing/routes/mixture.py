@@ -1,8 +1,10 @@
 """A mixture: several routes of one model whose log-probabilities are added with weights.
 
 A single route is a mixture of one. A negative weight takes away what a damaged route predicts, as contrastive decoding
-does with a weaker model. Greedy choices do not change when all weights are scaled by the same positive number; the
-normal form is scaled such that the weights sum to one, so that sampling has its usual temperature.
+does with a weaker model. Where choices are compared by likelihood, a member may predict them without having read the
+question: subtracted, it takes away what a choice scores by itself (PMI). Greedy choices do not change when all weights
+are scaled by the same positive number; the normal form is scaled such that the weights sum to one, so that sampling has
+its usual temperature.
 """
 
 import math
@@ -17,6 +19,7 @@ from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Route, Step
 
 MAX_MEMBERS = 8
+NO_QUESTION = "no question"
 _MIN_WEIGHT, _MAX_WEIGHT = 1e-6, 1e6
 _MEMBER = re.compile(
     r"([+-]?)\s*(?:((?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)\s*(?:\*\s*)?)?\[([^\[\]]*)\]\s*", re.IGNORECASE
@@ -29,6 +32,8 @@ class Member:
 
     route: Route
     weight: float = 1.0
+    with_question: bool = True
+    """False: it predicts choices without having read the question, after the rest of the prompt."""
 
     def __post_init__(self) -> None:
         """Reject what is not a route or not a usable weight."""
@@ -43,9 +48,28 @@ class Member:
             )
         object.__setattr__(self, "weight", float(self.weight))
 
+    @property
+    def source(self) -> "Source":
+        """What it adds, whatever its weight."""
+        return self.route, self.with_question
+
+    @property
+    def is_standard(self) -> bool:
+        """Whether it is the standard pass with the question."""
+        return self.with_question and self.route.is_standard
+
+    @property
+    def notation(self) -> str:
+        """The member without its weight, such as ``L0-L3 L5 RJ`` or ``L0 RJ | no question``."""
+        return str(self.route) if self.with_question else f"{self.route} | {NO_QUESTION}"
+
     def __str__(self) -> str:
         """For people."""
-        return f"{self.weight:+.4g} × {self.route}"
+        return f"{self.weight:+.4g} × {self.notation}"
+
+
+Source = tuple[Route, bool]
+"""A route, and whether it reads the question."""
 
 
 @dataclass(frozen=True)
@@ -66,32 +90,37 @@ class Mixture:
                 f"the routes of a mixture must be of the same model, these are of models of {sizes} layers; write all"
                 " for the same model"
             )
-        if len({member.route for member in self.members}) < len(self.members):
+        if len({member.source for member in self.members}) < len(self.members):
             raise RouteError("a mixture has each route once; add up the weights of equal routes")
         # A text that begins with a minus sign would be an option of a command.
-        ordered = sorted(
-            self.members, key=lambda member: (member.weight < 0, not member.route.is_standard, str(member.route))
-        )
+        ordered = sorted(self.members, key=lambda member: (member.weight < 0, not member.is_standard, member.notation))
         object.__setattr__(self, "members", tuple(ordered))
 
     @classmethod
-    def from_route(cls, route: Route) -> "Mixture":
+    def from_route(cls, route: Route, *, with_question: bool = True) -> "Mixture":
         """The mixture of one route."""
-        return cls((Member(route),))
+        return cls((Member(route, with_question=with_question),))
 
     @classmethod
-    def from_weights(cls, weights: Iterable[tuple[Route, float]]) -> "Mixture":
-        """The normal form of a sum: equal routes together, none with weight 0."""
-        sums: dict[Route, float] = {}
-        for route, weight in weights:
+    def from_weights(cls, weights: "Iterable[tuple[RouteOrMixture, float]]") -> "Mixture":
+        """The normal form of a sum of routes and mixtures: equal routes together, none with weight 0."""
+        sums: dict[Source, float] = {}
+        for part, weight in weights:
             if not math.isfinite(weight):
                 raise RouteError(f"the weight of a mixture's route must be finite, not {shorten_value(weight)}")
-            sums[route] = sums.get(route, 0.0) + weight
+            for member in to_mixture(part).members:
+                sums[member.source] = sums.get(member.source, 0.0) + weight * member.weight
         if not any(sums.values()):
             raise RouteError("the weights of a mixture add up to 0 for every route; at least one route needs a weight")
         scale = _compute_scale(sums.values())
-        scaled = ((route, weight / scale) for route, weight in sums.items())
-        return cls(tuple(Member(route, weight) for route, weight in scaled if abs(weight) >= _MIN_WEIGHT))
+        scaled = ((source, weight / scale) for source, weight in sums.items())
+        return cls(
+            tuple(
+                Member(route, weight, with_question)
+                for (route, with_question), weight in scaled
+                if abs(weight) >= _MIN_WEIGHT
+            )
+        )
 
     @property
     def layers(self) -> int:
@@ -112,30 +141,41 @@ class Mixture:
     def reference(self) -> int:
         """Index of the member that says which tokens are plausible: the standard pass, else the largest weight."""
         indices = range(len(self.members))
-        standard = [index for index in indices if self.routes[index].is_standard]
+        standard = [index for index in indices if self.members[index].is_standard]
         return standard[0] if standard else max(indices, key=self.weights.__getitem__)
+
+    @property
+    def compares_choices_only(self) -> bool:
+        """Whether a member does not read the question: then only the likelihoods of choices can be compared."""
+        return not all(member.with_question for member in self.members)
 
     @property
     def is_single(self) -> bool:
         """Whether it is one route; a positive weight of it changes no greedy choice."""
-        return len(self.members) == 1 and self.members[0].weight > 0
+        return len(self.members) == 1 and self.members[0].weight > 0 and not self.compares_choices_only
 
     @property
     def is_standard(self) -> bool:
         """Whether it is the standard pass alone."""
-        return self.is_single and self.members[0].route.is_standard
+        return self.is_single and self.members[0].is_standard
 
     @cached_property
     def length(self) -> int:
-        """Layer applications: members share them up to their first difference."""
-        return len(number_prefixes(self.routes))
+        """Layer applications: members share them up to their first difference, if they read the same.
+
+        A member without the question counts in full, though it reads less.
+        """
+        return sum(
+            len(number_prefixes(member.route for member in self.members if member.with_question == with_question))
+            for with_question in (True, False)
+        )
 
     def __str__(self) -> str:
         """Such as ``1.7 [L0 RJ] - 0.7 [L0-L3 L5 RJ]``; a single route without weight and brackets."""
-        if len(self.members) == 1 and self.members[0].weight == 1:
+        if self.is_single and self.members[0].weight == 1:
             return str(self.members[0].route)
         texts = [
-            f"{'-' if member.weight < 0 else '+'} {abs(member.weight)!r} [{member.route}]" for member in self.members
+            f"{'-' if member.weight < 0 else '+'} {abs(member.weight)!r} [{member.notation}]" for member in self.members
         ]
         return " ".join(texts).removeprefix("+ ")
 
@@ -170,7 +210,12 @@ def parse_mixture(text: str, layers: int) -> Mixture:
                 f"{shorten_value(text[end:])} is not a route of a mixture; write 1.5 [L0 RJ] - 0.5 [L0-L3 L5 RJ]"
             )
         weight = float(match[2] or 1) * (-1 if match[1] == "-" else 1)
-        members.append(Member(parse_program(match[3]).to_route(layers), weight))
+        program, bar, condition = match[3].partition("|")
+        if bar and " ".join(condition.lower().split()) != NO_QUESTION:
+            raise NotationError(
+                f"{shorten_value(condition.strip())} cannot be asked of a route; write [L0 RJ | {NO_QUESTION}]"
+            )
+        members.append(Member(parse_program(program).to_route(layers), weight, with_question=not bar))
         end = match.end()
     return Mixture(tuple(members))
 
@@ -194,8 +239,18 @@ def to_simplest_form(mixture: Mixture) -> RouteOrMixture:
     return mixture.routes[0] if mixture.is_single else mixture
 
 
+def require_question(route: RouteOrMixture) -> None:
+    """Reject a mixture that can only compare choices, where a model is to be run or exported."""
+    if to_mixture(route).compares_choices_only:
+        raise RouteError(
+            f"a route that is asked without the question (| {NO_QUESTION}) only compares choices by likelihood: use"
+            " macro evaluate on a task with choices, or search without it (--members 1)"
+        )
+
+
 def require_single_route(route: RouteOrMixture, use: str = "", instead: str = "") -> Route:
     """The route, where ``use`` takes no mixtures; ``instead`` says what does."""
+    require_question(route)
     simplest = to_simplest_form(to_mixture(route))
     if isinstance(simplest, Mixture):
         needed = f"{use} takes a single route" if use else "a single route is needed here"

@@ -28,7 +28,7 @@ class Deviation:
 def list_route_deviations(route: RouteOrMixture) -> list[Deviation]:
     """All deviations in the order of the route, or the members of a mixture; none for the standard pass."""
     if isinstance(route, Mixture):
-        return [_make_member_deviation(route, member) for member in route.members if not member.route.is_standard]
+        return [_make_member_deviation(route, member) for member in route.members if not member.is_standard]
     standard = Route.standard(route.layers)
     return [_make_route_deviation(route, standard, edit) for edit in diff_routes(standard, route)]
 
@@ -36,7 +36,7 @@ def list_route_deviations(route: RouteOrMixture) -> list[Deviation]:
 def _make_member_deviation(mixture: Mixture, member: Member) -> Deviation:
     """A member; alone it is added to the standard pass only."""
     others = tuple(other for other in mixture.members if other != member)
-    pair = tuple(other for other in mixture.members if other.route.is_standard or other == member)
+    pair = tuple(other for other in mixture.members if other.is_standard or other == member)
     without = to_simplest_form(Mixture(others)) if others else None
     alone = to_simplest_form(Mixture(pair))
     return Deviation(str(member), without, alone)
