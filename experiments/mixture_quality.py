@@ -7,19 +7,21 @@
 The first runs what is missing and keeps a line a search; the second makes the tables of what is kept. Tasks, seeds,
 budget and ``--max-cost 2`` are those of docs/results/search_protocol.md. Controls learn from the same training examples
 as the mixture, and the best of them is the one with the highest training accuracy.
+
+Lines kept at commit ce7f9ff had controls of this file's own, and a search without PMI among its members. Since then the
+controls are those of ``macro compare``: their weights are rounded to three digits, and the average is of the three best
+among the standard pass and routes with one layer left out or repeated, not of the search's candidates for members.
 """
 
 import argparse
-import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.record import ROOT
 from experiments.kept_searches import (
@@ -34,27 +36,31 @@ from experiments.kept_searches import (
     write_kept_record,
 )
 from experiments.method_comparison import BUDGET, SEEDS, is_selected, make_parser
-from macro_routing.evaluation.mixture_weights import (
-    Scores,
-    choose_members,
-    combine_scores,
-    fit_weights,
-    pick_choices,
-)
+from macro_routing.evaluation.mixture_weights import fit_mixture_of_all
 from macro_routing.evaluation.statistics import holm_correction
-from macro_routing.routes.mixture import Mixture, parse_mixture
-from macro_routing.routes.route import Route
-from macro_routing.search.fixed_route_count_search import list_early_exit_routes
+from macro_routing.routes.mixture import Mixture, RouteOrMixture, parse_mixture
+from macro_routing.search.mixture_controls import (
+    CONTRASTIVE,
+    DOLA,
+    PMI,
+    READOUTS,
+    ROUTE_AVERAGE,
+    SKIP_LAYER_CD,
+)
 
 KEPT = ROOT / "experiments" / "raw" / "mixture_quality.jsonl"
 TASKS = ("sciq", "arc_easy", "openbookqa", "medqa", "mmlu_pro")
 MAX_COST = 2.0
-CONTRAST = (1.5, -0.5)
-"""Weights of the stronger and the weaker prediction, those of contrastive decoding."""
 STANDARD, SINGLE, RETURNED, FITTED, BEST_CONTROL = "standard", "single", "returned", "fitted", "best control"
-PMI, DOLA, SKIP, AVERAGE, READOUTS, AMATEUR = CONTROLS = (
-    "PMI", "DoLa, static", "SkipLayerCD", "average", "read-outs", "smaller model",
-)  # fmt: skip
+CONTROLS = {
+    "PMI": PMI,
+    "DoLa, static": DOLA,
+    "SkipLayerCD": SKIP_LAYER_CD,
+    "average": ROUTE_AVERAGE,
+    "read-outs": READOUTS,
+    "smaller model": CONTRASTIVE,
+}
+"""The methods of ``macro compare``, by column."""
 PMI_AND_MIXTURE = "PMI and mixture"
 COLUMNS = {
     "setting": "model, task",
@@ -83,35 +89,24 @@ COMPARED = (
     (RETURNED, BEST_CONTROL),
     (FITTED, STANDARD),
     (FITTED, BEST_CONTROL),
-    (PMI_AND_MIXTURE, PMI),
+    (PMI_AND_MIXTURE, "PMI"),
 )
-
-
-class Prediction(NamedTuple):
-    """Which choice a way to predict prefers, on training and test examples."""
-
-    train: NDArray[np.int64]
-    test: NDArray[np.int64]
 
 
 def list_missing(arguments: argparse.Namespace, frozen: Any) -> Iterator[Job]:
     """Searches that are not kept yet."""
-    from macro_routing.models import load_model
-
-    amateur = load_model(arguments.amateur) if arguments.amateur else None
     name = Path(frozen.name).name
     done = {(line["model"], line["task"], line["seed"]) for line in read_kept(arguments.kept)}
     tasks = arguments.only.split(",") if arguments.only else TASKS
     for seed in SEEDS:
         for task in tasks:
             if (name, task, seed) not in done and is_selected(arguments, RETURNED, seed):
-                yield f"{name}, {task}, seed {seed}", partial(run_setting, arguments, task, seed, frozen, amateur)
+                yield f"{name}, {task}, seed {seed}", partial(run_setting, arguments, task, seed, frozen)
 
 
-def run_setting(arguments: argparse.Namespace, task: str, seed: int, frozen: Any, amateur: Any) -> Line:
+def run_setting(arguments: argparse.Namespace, task: str, seed: int, frozen: Any) -> Line:
     """One search, then everything it is compared with on the same training and test examples."""
     from macro_routing.runs import make_run_config
-    from macro_routing.runs.folder import CANDIDATES, RunFolder
     from macro_routing.runs.prepare import prepare_run, run_search
 
     config = make_run_config(
@@ -129,125 +124,71 @@ def run_setting(arguments: argparse.Namespace, task: str, seed: int, frozen: Any
     start = time.perf_counter()
     result = run_search(config, folder, frozen=frozen, store=store)
     seconds = time.perf_counter() - start
-    run = prepare_run(config, frozen=frozen, store=store)
-    search: Any = run.searcher
-    train = [run.splits.train[index] for index in search.searched_examples]
-    members = search.list_member_candidates(RunFolder.open(folder).load_last_state())
+    run: Any = prepare_run(config, frozen=frozen, store=store)
     with closing(run.score_store):
-        trained = run.evaluator.evaluate(members, train)
-        by_accuracy = sorted(members, key=lambda route: -sum(trained[route].correct))
-        texts = [line["route"] for line in RunFolder.open(folder).read_json(CANDIDATES)["candidates"]]
-        mixtures = [parse_mixture(text, frozen.layers) for text in texts]
-        fitted = max(mixtures, key=lambda mixture: len(mixture.members))  # the standard pass, if there is no mixture
-        score = _Scorer(run.evaluator.task, train, run.splits.test)
-        predictions = {
-            SINGLE: score.predict(frozen, by_accuracy[:1], lambda _, __: [1.0]),
-            RETURNED: score.predict_mixture(frozen, result.best_route),
-            FITTED: score.predict_mixture(frozen, fitted),
-            **predict_controls(score, frozen, amateur, by_accuracy),
-            PMI_AND_MIXTURE: score.predict_with_pmi(frozen, fitted.routes),
-        }
-    standard = score.predict(frozen, [members[0]], lambda _, __: [1.0])
-    known = [name for name in CONTROLS if name in predictions]
-    best = max(known, key=lambda name: np.mean(predictions[name].train == score.train_answers))
-    predictions |= {STANDARD: standard, BEST_CONTROL: predictions[best]}
-    correct = {name: prediction.test == score.test_answers for name, prediction in predictions.items()}
+        routes = {RETURNED: result.best_route, **find_other_routes(run, folder)}
+        tested = run.evaluator.evaluate(routes.values(), run.splits.test)
+    controls = dict(run_controls(config, folder, frozen, store, arguments.amateur))
+    best = max(controls, key=lambda name: controls[name].training_accuracy)
+    correct = {name: tested[route].correct for name, route in routes.items()}
+    correct |= {name: control.correct for name, control in controls.items()}
     return {
         "task": task,
         "seed": seed,
         "seconds": seconds,
-        "routes": {RETURNED: result.route, FITTED: str(fitted), SINGLE: str(by_accuracy[0]), BEST_CONTROL: best},
-        "lengths": {RETURNED: result.best_route.length, FITTED: fitted.length},
-        **describe_search(frozen, folder, result, run.splits.test, correct),
+        "routes": {**{name: str(route) for name, route in routes.items()}, BEST_CONTROL: best},
+        "lengths": {RETURNED: result.best_route.length, FITTED: routes[FITTED].length},
+        **describe_search(frozen, folder, result, run.splits.test, {**correct, BEST_CONTROL: correct[best]}),
     }
 
 
-FindWeights = Callable[[Scores, NDArray[np.int64]], Sequence[float]]
-"""Weights from training scores and the correct choices."""
+def find_other_routes(run: Any, folder: Path) -> dict[str, RouteOrMixture]:
+    """The standard pass, and what else the search's training scores say: nothing of it was confirmed."""
+    from macro_routing.runs.folder import CANDIDATES, RunFolder
 
-
-class _Scorer:
-    """Log-likelihoods per byte of the choices of the same training and test examples, for any model and routes."""
-
-    def __init__(self, task: Any, train: Sequence[Any], test: Sequence[Any]) -> None:
-        self._task, self._examples, self._n = task, [*train, *test], len(train)
-        answers = np.array([example.correct_choice for example in self._examples])
-        self.train_answers, self.test_answers = answers[: self._n], answers[self._n :]
-
-    def score(self, frozen: Any, routes: Sequence[Route], *, with_question: bool = True) -> Scores:
-        """``[route, example, choice]``; without its question, a choice is scored for itself."""
-        from macro_routing.engine.likelihood import score_choices_for_routes
-        from macro_routing.evaluation.model_answers import build_choice_items, compute_choice_sizes
-
-        examples = self._examples
-        asked = examples if with_question else [dataclasses.replace(example, question="") for example in examples]
-        scored = score_choices_for_routes(
-            frozen.model, list(dict.fromkeys(routes)), build_choice_items(frozen, self._task, asked, by_letter=False)
-        )
-        scores = np.full((len(routes), len(examples), max(len(example.choices) for example in examples)), np.nan)
-        sizes = [compute_choice_sizes(example, by_letter=False) for example in examples]
-        for row, route in zip(scores, routes, strict=True):
-            for cells, values, bytes_ in zip(row, scored[route], sizes, strict=True):
-                cells[: len(values)] = np.divide(values, bytes_)
-        return scores
-
-    def pick(self, scores: Scores, weights: Sequence[float]) -> Prediction:
-        """The choices of a weighted sum."""
-        choices = pick_choices(combine_scores(scores, weights))
-        return Prediction(choices[: self._n], choices[self._n :])
-
-    def predict(self, frozen: Any, routes: Sequence[Route], find_weights: FindWeights) -> Prediction:
-        """Weights found on the training examples."""
-        scores = self.score(frozen, routes)
-        return self.pick(scores, find_weights(scores[:, : self._n], self.train_answers))
-
-    def predict_mixture(self, frozen: Any, mixture: Route | Mixture) -> Prediction:
-        """A mixture with its own weights."""
-        members = mixture if isinstance(mixture, Mixture) else Mixture.from_route(mixture)
-        return self.predict(frozen, members.routes, lambda _, __: members.weights)
-
-    def fit(self, scores: Scores) -> Prediction:
-        """Weights by regression on the training examples."""
-        return self.pick(scores, fit_weights(scores[:, : self._n], self.train_answers)[0].tolist())
-
-    def predict_with_pmi(self, frozen: Any, routes: Sequence[Route]) -> Prediction:
-        """The routes and the choice's own likelihood, with fitted weights."""
-        alone = self.score(frozen, routes[:1], with_question=False)
-        return self.fit(np.concatenate([self.score(frozen, routes), alone]))
-
-    def predict_best_contrast(self, frozen: Any, weaker: Sequence[Route]) -> Prediction:
-        """The standard pass against one weaker route, the one with the highest training accuracy."""
-        scores = self.score(frozen, [Route.standard(frozen.layers), *weaker])
-        predictions = [self.pick(scores[[0, index]], CONTRAST) for index in range(1, len(scores))]
-        return max(predictions, key=lambda prediction: np.mean(prediction.train == self.train_answers))
-
-
-def predict_controls(score: _Scorer, frozen: Any, amateur: Any, by_accuracy: Sequence[Route]) -> dict[str, Prediction]:
-    """All controls; the smaller model only where there is one."""
-    layers = frozen.layers
-    standard = Route.standard(layers)
-    exits = list_early_exit_routes(layers)
-    plain = list(range(layers))
-    span = max(1, layers // 8)
-    skips = [Route.from_layers([*plain[:i], *plain[i + span :]], layers) for i in range(1, layers // 2)]
-
-    def choose_readouts(scores: Scores, answers: NDArray[np.int64]) -> list[float]:
-        members = choose_members(scores, answers, 8, seed=0)[-1]
-        weights = np.zeros(len(scores))
-        weights[list(members.indices)] = members.weights
-        return [float(weight) for weight in weights]
-
-    predictions = {
-        PMI: score.predict_with_pmi(frozen, [standard]),
-        DOLA: score.predict_best_contrast(frozen, exits[layers // 2 :: 2]),
-        SKIP: score.predict_best_contrast(frozen, skips),
-        AVERAGE: score.predict(frozen, by_accuracy[:3], lambda _, __: [1 / 3] * 3),
-        READOUTS: score.predict(frozen, [standard, *exits[1::2]], choose_readouts),
+    layers = run.evaluator.frozen.layers
+    train = [run.splits.train[index] for index in run.searcher.searched_examples]
+    members = run.searcher.list_member_candidates(RunFolder.open(folder).load_last_state())
+    trained = run.evaluator.evaluate(members, train)
+    texts = [line["route"] for line in RunFolder.open(folder).read_json(CANDIDATES)["candidates"]]
+    # The standard pass, if there is no mixture.
+    fitted = max((parse_mixture(text, layers) for text in texts), key=lambda mixture: len(mixture.members))
+    alone = Mixture.from_route(members[0], with_question=False)
+    sources = [Mixture.from_route(member.route, with_question=member.with_question) for member in fitted.members]
+    with_pmi = run.evaluator.evaluate([*sources, alone], train)
+    return {
+        STANDARD: members[0],
+        SINGLE: max(members, key=lambda route: sum(trained[route].correct)),
+        FITTED: fitted,
+        PMI_AND_MIXTURE: fit_mixture_of_all(with_pmi, run.label_choices(train)) or members[0],
     }
-    if amateur is not None:
-        weaker = score.score(amateur, [Route.standard(amateur.layers)])
-        predictions[AMATEUR] = score.fit(np.concatenate([score.score(frozen, [standard]), weaker]))
-    return predictions
+
+
+class TestedControl(NamedTuple):
+    """A control's answers, and what the best one is chosen by."""
+
+    correct: list[bool]
+    """By test example."""
+    training_accuracy: float
+
+
+def run_controls(
+    config: Any, folder: Path, frozen: Any, store: Path, amateur: str | None
+) -> Iterator[tuple[str, TestedControl]]:
+    """Every control as a run of its own; the smaller model only where there is one."""
+    from macro_routing.runs.comparison_results import read_method_run
+    from macro_routing.runs.methods import METHODS
+    from macro_routing.runs.prepare import run_search
+
+    for name, method in CONTROLS.items():
+        if method == CONTRASTIVE and not amateur:
+            continue
+        search = {"amateur": str(amateur)} if method == CONTRASTIVE else {}
+        path = folder.with_name(f"{folder.name}-{method}")
+        result = run_search(config.with_changes(method=method, search=search), path, frozen=frozen, store=store)
+        answers = read_method_run(method, config.seed, path, []).right[METHODS[method].title]
+        assert result.training_accuracy is not None
+        yield name, TestedControl([*answers.values()], result.training_accuracy)
 
 
 def group_by_setting(lines: Sequence[Line]) -> dict[tuple[str, str], list[Line]]:

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from macro_routing.errors import SettingsError
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.runs.methods import METHODS, MethodInputs
 from macro_routing.search import MacroSettings, Score, ScoringFailure, Searcher, load_state, save_state
@@ -23,10 +24,12 @@ SETTINGS = {
     "drllm": {"simulations": 6},
     "drllm-ext": {"simulations": 6},
     "cola": {"simulations": 6},
+    "contrastive": {"amateur": "smaller"},
 }
 BUDGETS = {"guided": 900, "macro": None, "random": None, "macro-restarts": 1500}
 SEARCHES = [name for name, method in METHODS.items() if method.kind == "search"]
-TREES = [name for name, method in METHODS.items() if method.kind != "search"]
+TREES = [name for name, method in METHODS.items() if method.kind in ("router", "oracle")]
+CONTROLS = [name for name, method in METHODS.items() if method.kind == "control"]
 LEARNING = {"guided", "macro", "macro-restarts", "random", "rys-surrogate"}
 """Searches whose proposals depend on the seed; the others depend on it through their examples."""
 ANCHORED = [name for name in SEARCHES if name not in ("guided", "standard")]
@@ -85,7 +88,7 @@ def assert_equal_fields(first, second):
 
 
 def test_every_method_is_covered():
-    assert sorted(SEARCHES + TREES) == sorted(METHOD_NAMES)
+    assert sorted(SEARCHES + TREES + CONTROLS) == sorted(METHOD_NAMES)
     assert set(SETTINGS) | set(BUDGETS) <= set(METHOD_NAMES)
     assert all(isinstance(build(name, 0), Searcher) for name in SEARCHES)
 
@@ -214,3 +217,31 @@ def test_tree_searches_are_repeatable_and_stay_within_their_plan(name):
         assert all(route.layers == SPACE.layers for _, route in rewards)
         asked.append(rewards)
     assert asked[0] == asked[1] != asked[2]
+
+
+# --- controls -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CONTROLS)
+def test_a_control_learns_on_the_examples_of_the_guided_search(name):
+    control, again, other = (build(name, seed) for seed in (3, 3, 4))
+    guided = METHODS["guided"].build(
+        MethodInputs(SPACE, EXAMPLES, EXAMPLES, 3000, 3, control.settings, MacroSettings(), list)
+    )
+    assert control.searched_examples == guided.searched_examples
+    assert control.identity == again.identity != other.identity
+    assert control.max_evaluations() <= 3000
+    assert control.max_evaluations(1) == 0
+    assert control.sources[0] == Route.standard(SPACE.layers)
+    assert len(set(control.sources)) == len(control.sources)
+    assert all(source.layers == SPACE.layers for source in control.sources)
+
+
+def test_a_small_budget_gives_a_control_fewer_examples():
+    control = dataclasses.replace(build("dola", 0), budget=25)
+    assert control.max_draws_per_round == 4  # the standard pass, two exits, and what is found
+    assert control.searched_examples == build("dola", 0).searched_examples[:6]
+    with pytest.raises(SettingsError, match="dola scores 4 routes, so it must be at least 4"):
+        dataclasses.replace(control, budget=3)
+    with pytest.raises(SettingsError, match="dola has no route to try on 2 layers"):
+        dataclasses.replace(control, layers=2)

@@ -1,16 +1,19 @@
 """Mixtures where routes run: likelihood, text, the store, workers' messages and route files."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 
+from macro_routing.deploy.routed_checkpoint import write_routed_checkpoint
 from macro_routing.engine.likelihood import score_choices
 from macro_routing.errors import MacroError, RouteError
 from macro_routing.evaluation import Evaluator, ScoreStore
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import evaluate
 from macro_routing.evaluation.mixture_weights import (
+    ChoiceLabels,
     add_members,
     choose_members,
     combine_scores,
@@ -66,6 +69,36 @@ def test_text_is_that_of_the_mixed_model(frozen, task, mode):
     together = answer_with_every_route(frozen, [STANDARD, MIXTURE], task, examples, decoding)
     assert together[MIXTURE] == answer_examples(frozen, apply_route(frozen, MIXTURE), task, examples, decoding)
     assert together[STANDARD] == answer_examples(frozen, frozen.model, task, examples, decoding)
+
+
+def test_without_the_question_choices_are_scored_by_themselves(frozen, task):
+    examples = task.pools["train"][:40]
+    alone = Mixture.from_route(parse_route("L0 L1 L3 RJ", LAYERS), with_question=False)
+    mixture = Mixture.from_weights([(STANDARD, 1.6), (alone, -0.6)])
+    decoding = DecodingSettings("likelihood")
+    outcomes = answer_with_every_route(frozen, [STANDARD, mixture, alone], task, examples, decoding)
+    blank = [dataclasses.replace(example, question="") for example in examples]
+    by_question = score_choices(frozen.model, build_choice_items(frozen, task, examples, by_letter=False))
+    by_themselves = score_choices(
+        apply_route(frozen, alone.routes[0]), build_choice_items(frozen, task, blank, by_letter=False)
+    )
+    for index, (asked, unasked) in enumerate(zip(by_question, by_themselves, strict=True)):
+        assert outcomes[alone][index].log_likelihoods == pytest.approx(unasked, abs=1e-4)
+        expected = 1.6 * np.array(asked) - 0.6 * np.array(unasked)
+        assert outcomes[mixture][index].log_likelihoods == pytest.approx(expected, abs=1e-3)
+        assert outcomes[STANDARD][index].log_likelihoods == pytest.approx(asked, abs=1e-4)
+    assert [one.prediction for one in outcomes[mixture]] != [one.prediction for one in outcomes[STANDARD]]
+
+
+def test_without_the_question_nothing_is_written_or_deployed(frozen, task, tmp_path):
+    mixture = parse_mixture("1.6 [L0 RJ] - 0.6 [L0 RJ | no question]", LAYERS)
+    with pytest.raises(RouteError, match="only compares choices by likelihood"):
+        answer_with_every_route(frozen, [mixture], task, task.pools["train"][:2], DecodingSettings("direct"))
+    with pytest.raises(RouteError, match="only compares choices by likelihood"):
+        apply_route(frozen, mixture)
+    with pytest.raises(RouteError, match="only compares choices by likelihood"):
+        write_routed_checkpoint(None, mixture, None, tmp_path / "out")
+    assert parse_route_file(RouteFile(mixture, "tiny", "w", "n", "sums").to_json()).route == mixture
 
 
 def test_outcomes_of_mixtures_are_stored(frozen, task, tmp_path):
@@ -182,7 +215,9 @@ def test_mixtures_are_fitted_to_log_likelihoods_per_byte():
     scores[np.isnan(scores)] = -9.0
     sizes = rng.integers(1, 30, size=(900, 3))
     evaluations = make_evaluations(scores, answers, sizes)
-    mixtures = fit_mixtures(evaluations, answers.tolist(), sizes.tolist(), DecisionSettings(members=2), seed=0)
+    mixtures = fit_mixtures(
+        evaluations, ChoiceLabels(answers.tolist(), sizes.tolist()), DecisionSettings(members=2), seed=0
+    )
     (mixture,) = mixtures
     assert [str(route) for route in mixture.routes] == ["L0 RJ", "L0-L3 L5 RJ"]
     assert sum(mixture.weights) == pytest.approx(1)
@@ -199,7 +234,9 @@ def test_a_route_on_which_numbers_overflow_is_no_member():
     def fit_without(route):
         outcomes = (ExampleOutcome(correct=False, prediction=""), *evaluations[route].outcomes[1:])
         changed = evaluations | {route: RouteEvaluation(route, outcomes, 0)}
-        return fit_mixtures(changed, answers.tolist(), sizes.tolist(), DecisionSettings(members=3), seed=0)
+        return fit_mixtures(
+            changed, ChoiceLabels(answers.tolist(), sizes.tolist()), DecisionSettings(members=3), seed=0
+        )
 
     assert not any(skip in mixture.routes for mixture in fit_without(skip))
     assert fit_without(standard) == []
@@ -212,7 +249,9 @@ def test_a_maximum_cost_excludes_members():
     evaluations = make_evaluations(scores, answers, sizes)
 
     def fit(**settings):
-        return fit_mixtures(evaluations, answers.tolist(), sizes.tolist(), DecisionSettings(**settings), seed=0)
+        return fit_mixtures(
+            evaluations, ChoiceLabels(answers.tolist(), sizes.tolist()), DecisionSettings(**settings), seed=0
+        )
 
     assert "L0 L2 RJ" in map(str, fit(members=3)[0].routes)  # the early skip shares one layer only
     limited = fit(members=3, max_cost=1.2)

@@ -24,7 +24,7 @@ from macro_routing.runs.methods import METHODS, check_requested_methods_comparab
 from macro_routing.search.method_names import METHOD_NAMES
 from macro_routing.workers.worker_pool import WorkerPool
 from macro_routing.workers.worker_settings import WorkerSettings
-from tests.runs.small import small_frozen, small_task
+from tests.runs.small import small_folder, small_frozen, small_task
 from tests.runs.test_per_example_run import CursedCrew
 from tests.runs.test_run import CONFIG
 
@@ -35,11 +35,12 @@ SETTINGS = {"epochs": 2, "rounds": 2, "proposals": 8, "max_span": 2, "beam_depth
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
     folder = tmp_path_factory.mktemp("compared")
+    amateur = str(small_folder(tmp_path_factory.mktemp("amateur") / "model"))
     frozen, task = small_frozen(), small_task()
 
     def run(names=tuple(METHODS), seeds=(1,), base=BASE):
         known = {"frozen": frozen, "task": task, "store": folder / "s.sqlite"}
-        return compare_methods(base, names, seeds, folder, search=SETTINGS, **known)
+        return compare_methods(base, names, seeds, folder, search={**SETTINGS, "amateur": amateur}, **known)
 
     return folder, run, run()
 

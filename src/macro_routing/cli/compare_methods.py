@@ -7,7 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from macro_routing.cli.console import check_and_quiet_model_libraries, print_json, print_table, read_toml
+from macro_routing.cli.console import (
+    check_and_quiet_model_libraries,
+    print_json,
+    print_progress_message,
+    print_table,
+    read_toml,
+)
 from macro_routing.cli.plan import print_comparison_plan
 from macro_routing.cli.progress import make_progress_listener
 from macro_routing.cli.run_options import (
@@ -37,9 +43,11 @@ from macro_routing.runs.comparison_results import (
     read_method_runs,
     summarize_methods,
 )
-from macro_routing.runs.methods import check_requested_methods_comparable, keep_settings_of_method
+from macro_routing.runs.control_comparison import BeyondControl, compare_with_best_control, describe_controls
+from macro_routing.runs.methods import NO_AMATEUR, check_requested_methods_comparable, keep_settings_of_method
 from macro_routing.runs.result import ORACLE, STANDARD
 from macro_routing.search.method_names import METHOD_NAMES
+from macro_routing.search.mixture_controls import CONTRASTIVE
 
 _WIDTH = 80
 _LEGEND = (
@@ -53,7 +61,7 @@ DEFAULT_METHODS = "guided,macro,macro-restarts,random,rys,shortgpt,early-exit"
 @with_run_options(
     *("task", "model", "preset", "budget", "racing", "decoder"),
     *("objective", "max_error_probability", "price", "margin", "max_cost", "members"),
-    *(*DECODING, *DATA, "iterations", "draws", "elite", "k", "max_span", *LOADING, *EXECUTION),
+    *(*DECODING, *DATA, "iterations", "draws", "elite", "k", "max_span", "amateur", *LOADING, *EXECUTION),
     task=FlagCustomization(required=True),
     preset=FlagCustomization(value="default"),
     budget=FlagCustomization(help="Maximum evaluations (route × example) of each search."),
@@ -91,6 +99,9 @@ def compare(
     check_requested_methods_comparable(names, numbers)
     values = read_toml(config)
     search = {**_check_search_table(values.pop("search", {}), names, config), **flags.pop("search", {})}
+    if CONTRASTIVE in names and len(names) > 1 and not search.get("amateur"):
+        print_progress_message(f"{CONTRASTIVE} is left out: {NO_AMATEUR}")
+        names.remove(CONTRASTIVE)
     base = make_run_config(flags, config, values)
     # From here on there is something to wait for.
     if dry_run:
@@ -108,14 +119,21 @@ def compare(
         description = describe_shared_run_settings(out)
         all_runs = read_method_runs(out)  # earlier methods stay on the page
         page = write_method_comparison(all_runs, out / "compare.html", description)
-    rows = summarize_methods(method_runs)
+    rows, beyond = summarize_methods(method_runs), compare_with_best_control(method_runs)
     if as_json:
         records = [{**dataclasses.asdict(run), "result": run.result.to_json(), "right": None} for run in method_runs]
-        print_json({"rows": [dataclasses.asdict(row) for row in rows], "runs": records, "report": str(page)})
+        tables = {
+            name: [dataclasses.asdict(row) for row in table] for name, table in (("rows", rows), ("beyond", beyond))
+        }
+        print_json(
+            {"rows": tables["rows"], "beyond_best_control": tables["beyond"], "runs": records, "report": str(page)}
+        )
         return
     if description:
         print(textwrap.fill(description, _WIDTH))
     _print_method_table(rows)
+    for row in beyond:
+        print(textwrap.fill(_describe_beyond_control(row), _WIDTH))
     earlier = len(all_runs) - len(method_runs)
     print(f"report  {page}{f' (with {earlier} earlier runs of this folder)' if earlier else ''}")
 
@@ -137,6 +155,14 @@ def _print_method_table(rows: list[MethodRow]) -> None:
     print(textwrap.fill(_LEGEND, _WIDTH))
     if any(row.kind == ORACLE for row in rows):
         print("An oracle knows the answers: it is a bound, not a method.")
+
+
+def _describe_beyond_control(row: BeyondControl) -> str:
+    interval = f"95 % interval {100 * row.low:+.1f} to {100 * row.high:+.1f}"
+    return (
+        f"{row.name} against the best control by training accuracy, {describe_controls(row)}:"
+        f" {100 * row.difference:+.1f} points ({interval}, p = {row.p_value:.2g}, Holm {row.p_holm:.2g})"
+    )
 
 
 def _format_method_row(row: MethodRow) -> list[str]:

@@ -77,6 +77,7 @@ def _explain_missing_route(folder: Path) -> str:
     return {
         "router": "the run's result is a router, which decides for each prompt; only routes are exported and served",
         "oracle": "the run's result is an oracle, which knows the answers; only routes are exported and served",
+        "two models": "the run's result adds two models' predictions; only routes are exported and served",
     }.get(kind, "")
 
 

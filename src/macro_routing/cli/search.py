@@ -31,6 +31,7 @@ from macro_routing.cli.run_options import (
 )
 from macro_routing.cli.stopping import make_store_flags, stop_with_resume_hint
 from macro_routing.evaluation.statistics import wilson_interval
+from macro_routing.routes.mixture import to_mixture
 from macro_routing.runs import RunConfig, RunResult
 from macro_routing.runs.options import collect_run_options
 from macro_routing.runs.result import ROUTE
@@ -134,7 +135,10 @@ def print_run_result(result: RunResult, page: Path, *, as_json: bool) -> None:
     fields = [("report", str(page)), *((name, str(path)) for name, path in paths if path.exists())]
     if result.kind == ROUTE and not result.best_route.is_standard:
         fields.append(("answers", f"macro compare-answers --run {folder}"))
-    if result.kind == ROUTE and not result.best_route.is_standard and result.recommended:
+    is_used = result.kind == ROUTE and not result.best_route.is_standard and result.recommended
+    if is_used and to_mixture(result.best_route).compares_choices_only:
+        fields.append(("use it", f"macro evaluate --task TASK --route {folder}"))
+    elif is_used:
         fields.append(("use it", f"macro serve {folder}"))
         fields.append(("or", f"macro export {folder} --format routed --out …"))
     print_fields(fields)

@@ -6,14 +6,13 @@ loss most; how many is decided by cross-validation on the same examples.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.evaluation.outcomes import RouteEvaluation
-from macro_routing.routes.mixture import Member, Mixture
-from macro_routing.routes.route import Route
+from macro_routing.routes.mixture import Mixture, RouteOrMixture
 from macro_routing.search.decision_settings import DecisionSettings
 
 Scores = NDArray[np.float64]
@@ -139,41 +138,59 @@ def choose_members(  # noqa: PLR0913
     return add_members(scores, answers, 1 + int(losses.argmin()), ridge, is_allowed)
 
 
-def fit_mixtures(
-    evaluations: Mapping[Route, RouteEvaluation],
-    answers: Sequence[int],
-    choice_sizes: Sequence[Sequence[int]],
-    decision: DecisionSettings,
-    seed: int,
-) -> list[Mixture]:
-    """Mixtures of 2, 3, … of these routes, the first of which is the standard pass; empty where none helps.
+Evaluations = Mapping[RouteOrMixture, RouteEvaluation]
 
-    ``choice_sizes`` are what the log-likelihoods of each example's choices are divided by.
-    """
-    # Where numbers overflow on a route, some example has no log-likelihoods.
-    complete = {
-        route: evaluation
-        for route, evaluation in evaluations.items()
-        if all(outcome.log_likelihoods for outcome in evaluation.outcomes)
-    }
-    routes = list(complete)
-    if not answers or next(iter(evaluations)) not in complete:
+
+@dataclass(frozen=True)
+class ChoiceLabels:
+    """What is known of the examples on which weights are fitted."""
+
+    answers: Sequence[int]
+    """Index of each example's correct choice."""
+    sizes: Sequence[Sequence[int]]
+    """What the log-likelihoods of each example's choices are divided by."""
+
+
+def fit_mixtures(
+    evaluations: Evaluations, labels: ChoiceLabels, decision: DecisionSettings, seed: int
+) -> list[Mixture]:
+    """Mixtures of 2, 3, … of these routes, the first of which is the standard pass; empty where none helps."""
+    routes, scores = collect_scores([*evaluations.values()], labels)
+    if not routes:
         return []
-    scores = np.full((len(routes), len(answers), max(map(len, choice_sizes))), np.nan)
-    for row, evaluation in zip(scores, complete.values(), strict=True):
-        for cells, outcome, sizes in zip(row, evaluation.outcomes, choice_sizes, strict=True):
-            cells[: len(sizes)] = np.divide(outcome.log_likelihoods, sizes)
 
     def is_affordable(indices: Sequence[int]) -> bool:
         return decision.is_affordable(make_mixture(routes, indices, [1.0] * len(indices)))
 
     assert decision.members is not None
-    path = choose_members(scores, np.array(answers), decision.members, seed, is_allowed=is_affordable)
+    path = choose_members(scores, np.array(labels.answers), decision.members, seed, is_allowed=is_affordable)
     return [make_mixture(routes, members.indices, members.weights) for members in path[1:]]
 
 
-def make_mixture(routes: Sequence[Route], indices: Sequence[int], weights: Sequence[float]) -> Mixture:
+def fit_mixture_of_all(evaluations: Evaluations, labels: ChoiceLabels) -> Mixture | None:
+    """The mixture of all these routes, the first of which is the standard pass; None where that overflows."""
+    routes, scores = collect_scores([*evaluations.values()], labels)
+    if not routes:
+        return None
+    weights, _ = fit_weights(scores, np.array(labels.answers))
+    return make_mixture(routes, range(len(routes)), weights.tolist())
+
+
+def collect_scores(evaluations: Sequence[RouteEvaluation], labels: ChoiceLabels) -> tuple[list[RouteOrMixture], Scores]:
+    """Routes and their scores; no routes where the first has none, which every mixture needs."""
+    # Where numbers overflow on a route, some example has no log-likelihoods.
+    complete = [one for one in evaluations if all(outcome.log_likelihoods for outcome in one.outcomes)]
+    if not labels.answers or complete[:1] != evaluations[:1]:
+        return [], np.empty((0, 0, 0))
+    scores = np.full((len(complete), len(labels.answers), max(map(len, labels.sizes))), np.nan)
+    for row, evaluation in zip(scores, complete, strict=True):
+        for cells, outcome, sizes in zip(row, evaluation.outcomes, labels.sizes, strict=True):
+            cells[: len(sizes)] = np.divide(outcome.log_likelihoods, sizes)
+    return [evaluation.route for evaluation in complete], scores
+
+
+def make_mixture(routes: Sequence[RouteOrMixture], indices: Sequence[int], weights: Sequence[float]) -> Mixture:
     """The normal form of these routes with these weights, rounded."""
     summed = Mixture.from_weights((routes[index], weight) for index, weight in zip(indices, weights, strict=True))
-    rounded = [(member.route, round(member.weight, _WEIGHT_DIGITS)) for member in summed.members]
-    return Mixture(tuple(Member(route, weight) for route, weight in rounded if weight))
+    rounded = [(member, round(member.weight, _WEIGHT_DIGITS)) for member in summed.members]
+    return Mixture(tuple(replace(member, weight=weight) for member, weight in rounded if weight))

@@ -20,10 +20,12 @@ from macro_routing.models.catalog import BUILT_IN_MODELS, DEFAULT_MODEL
 from macro_routing.models.frozen import FrozenModel, LoadOptions
 from macro_routing.routes.space import RouteSpace
 from macro_routing.runs.methods import (
+    CONTROL,
     GUIDED,
     MACRO,
     MAX_EVALUATIONS,
     METHODS,
+    ROUTE_SEARCH,
     MethodInputs,
     SearchPlan,
     SearchSettings,
@@ -300,6 +302,11 @@ class RunConfig:
 
         Except for the preset ``paper``, the number of layers is enough.
         """
+        if METHODS[self.method].needs_likelihood and decoding.mode != LIKELIHOOD:
+            raise SettingsError(
+                f"method = {self.method} is not allowed with mode = {decoding.mode}: it compares choices by likelihood;"
+                " leave it out, or use mode = likelihood on a task with choices"
+            )
         layers = frozen if isinstance(frozen, int) else frozen.layers
         automatic = self._get_preset_values_for_model(frozen)
         space = self.resolve_settings_table("space", **automatic["space"]).make_space(layers)
@@ -347,11 +354,12 @@ def _check_top_level(config: RunConfig) -> RunConfig:
 
 def _check_objective_fits_method(config: RunConfig) -> RunConfig:
     """Reject an objective that the method cannot follow, and settings without effect."""
-    if config.decision.objective == SPEED and METHODS[config.method].kind != "search":
-        searches = ", ".join(name for name, method in METHODS.items() if method.kind == "search")
+    kind = METHODS[config.method].kind
+    if config.decision.objective == SPEED and kind != ROUTE_SEARCH:
+        searches = ", ".join(name for name, method in METHODS.items() if method.kind == ROUTE_SEARCH)
+        reason = "is a control of mixtures" if kind == CONTROL else "gives every example its own route"
         raise SettingsError(
-            f"objective = speed is not allowed with method = {config.method}, which gives every example its own route;"
-            f" use one of {searches}"
+            f"objective = speed is not allowed with method = {config.method}, which {reason}; use one of {searches}"
         )
     used = list_used_decision_settings(config.method, config.decision.objective)
     for name in config.given.get("decision", {}):
@@ -368,6 +376,8 @@ def _make_tables_absolute(tables: dict[str, dict[str, Any]]) -> dict[str, dict[s
     data_dir, guards = tables.get("data", {}).get("data_dir"), tables.get("guard", {}).get("tasks")
     if isinstance(data_dir, str) and data_dir:
         tables["data"]["data_dir"] = str(Path(data_dir).resolve())
+    if amateur := tables.get("search", {}).get("amateur"):
+        tables["search"]["amateur"] = _make_absolute(amateur)
     if guards:
         tables["guard"]["tasks"] = [_make_absolute(task) for task in GuardTaskSettings(guards).tasks]
     return tables

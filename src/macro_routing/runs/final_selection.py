@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from macro_routing.evaluation.final_decision import FinalistEvidence, assess_finalists, decide_route
 from macro_routing.evaluation.outcomes import RouteEvaluation
 from macro_routing.routes import Route
-from macro_routing.routes.mixture import Mixture, RouteOrMixture, parse_mixture, parse_program_or_mixture
+from macro_routing.routes.mixture import RouteOrMixture, parse_mixture, parse_program_or_mixture
 from macro_routing.search import Candidate, Outcome, select_candidate
 from macro_routing.search.decision_settings import SPEED, DecisionSettings
 
 
 @dataclass(frozen=True)
 class MixtureCandidate:
-    """A mixture to be validated; no policy proposed it."""
+    """A mixture, or what a control found, to be validated; no policy proposed it."""
 
-    route: Mixture
+    route: RouteOrMixture
     program: None = None
     log_probability: None = None
     raw_rank: None = None
@@ -114,6 +114,13 @@ def select_route(
     reason = "" if best else f"since {_describe_turned_down_routes(turned_down)}"
     route = best.route if best else Route.standard(candidates[0].route.layers)
     return FinalSelection(route, _make_candidate_records(candidates, validated, turned_down), reason)
+
+
+def select_without_decision(
+    route: RouteOrMixture, validated: Mapping[RouteOrMixture, RouteEvaluation]
+) -> FinalSelection:
+    """What a control found, whatever its validation score: it is a control, and nothing confirms it."""
+    return FinalSelection(route, _make_candidate_records([MixtureCandidate(route)], validated, {}))
 
 
 def select_by_decision(

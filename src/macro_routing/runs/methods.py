@@ -25,6 +25,15 @@ from macro_routing.search.fixed_route_count_search import (
 )
 from macro_routing.search.macro import MacroSearch, MacroSettings, RestartedSearch
 from macro_routing.search.method_names import METHOD_NAMES
+from macro_routing.search.mixture_controls import (
+    CONTRASTIVE,
+    DOLA,
+    PMI,
+    READOUTS,
+    ROUTE_AVERAGE,
+    SKIP_LAYER_CD,
+    ControlSearch,
+)
 from macro_routing.search.random_streams import assign_examples_to_rounds
 from macro_routing.search.rys import (
     BlockBeamSearch,
@@ -36,11 +45,14 @@ from macro_routing.search.rys import (
     RYSSurrogateSearch,
     RYSSurrogateSettings,
 )
-from macro_routing.settings import AllowedRange, build_settings
+from macro_routing.settings import AllowedRange, build_settings, option
 
 MAX_EVALUATIONS = 10_000_000
 """The largest budget; the paper's is below fifty thousand."""
 GUIDED, MACRO, RANDOM, STANDARD = "guided", "macro", "random", "standard"
+ROUTE_SEARCH, CONTROL = "search", "control"
+"""Kinds of methods whose result is a route or a mixture."""
+NO_AMATEUR = "method contrastive needs a smaller model of the same tokenizer; give it with --amateur MODEL"
 
 
 @dataclass(frozen=True)
@@ -51,8 +63,18 @@ class LayerDropSettings(FixedRouteCountSettings):
     """Maximum number of dropped layers; 0 means half of them."""
 
 
+@dataclass(frozen=True)
+class ContrastiveSettings(GuidedSettings):
+    """The settings of contrastive decoding; those of the guided search say on which examples it learns."""
+
+    amateur: str = option(
+        "", "A smaller model of the same tokenizer, subtracted from the model; for the method contrastive.", "Search"
+    )
+
+
 SearchSettings = (
     GuidedSettings
+    | ContrastiveSettings
     | MacroSettings
     | RandomSettings
     | BlockSweepSettings
@@ -65,7 +87,7 @@ SearchSettings = (
     | ColaSettings
 )
 """The settings of some method."""
-SearchPlan = Searcher | PerExampleSearch
+SearchPlan = Searcher | PerExampleSearch | ControlSearch
 """A search of some method."""
 
 
@@ -105,8 +127,11 @@ class Method:
     """How its chosen route is called."""
     settings: type
     build: Callable[[MethodInputs], SearchPlan]
-    kind: str = "search"
-    """``search`` for routes; ``router`` and ``oracle`` for what gives every example its own."""
+    kind: str = ROUTE_SEARCH
+    """``search`` for routes; ``control`` for mixtures by a simple rule; ``router`` and ``oracle`` for what gives every
+    example its own."""
+    needs_likelihood: bool = False
+    """Whether it compares choices by likelihood, and cannot write text."""
 
 
 def _build_macro(inputs: MethodInputs) -> MacroSearch:
@@ -198,6 +223,18 @@ def _build_per_example_search(
     )
 
 
+def _build_control(control: str, inputs: MethodInputs) -> ControlSearch:
+    if control == CONTRASTIVE and not inputs.settings.amateur:
+        raise SettingsError(NO_AMATEUR)
+    return ControlSearch.beside_guided_search(control, _build_guided_search(inputs))
+
+
+def _make_control_method(
+    title: str, control: str, settings: type = GuidedSettings, *, needs_likelihood: bool = False
+) -> Method:
+    return Method(f"{title} (control)", settings, partial(_build_control, control), CONTROL, needs_likelihood)
+
+
 METHODS: dict[str, Method] = {
     GUIDED: Method("MACRO, guided", GuidedSettings, _build_guided_search),
     MACRO: Method("MACRO", MacroSettings, _build_macro),
@@ -214,6 +251,14 @@ METHODS: dict[str, Method] = {
     "drllm": Method("Dr.LLM", DrLLMSettings, _build_per_example_search, "router"),
     "drllm-ext": Method("Dr.LLM+Ext.", DrLLMSettings, partial(_build_per_example_search, extended=True), "router"),
     "cola": Method("CoLA (oracle)", ColaSettings, partial(_build_per_example_search, every_example=True), "oracle"),
+    PMI: _make_control_method("PMI", PMI, needs_likelihood=True),
+    DOLA: _make_control_method("DoLa, static", DOLA),
+    SKIP_LAYER_CD: _make_control_method("SkipLayerCD", SKIP_LAYER_CD),
+    ROUTE_AVERAGE: _make_control_method("average of routes", ROUTE_AVERAGE),
+    READOUTS: _make_control_method("read-outs", READOUTS, needs_likelihood=True),
+    CONTRASTIVE: _make_control_method(
+        "contrastive, two models", CONTRASTIVE, ContrastiveSettings, needs_likelihood=True
+    ),
     STANDARD: Method("standard pass", FixedRouteCountSettings, partial(_build_budgeted_search, StandardPassMethod)),
 }
 assert tuple(METHODS) == METHOD_NAMES
@@ -229,6 +274,8 @@ def list_used_decision_settings(method: str, objective: str) -> tuple[str, ...]:
     """The settings of the final decision that have an effect; without a test, validation alone selects."""
     if objective == SPEED:
         return ("objective", "max_error_probability", "margin")
+    if METHODS[method].kind == CONTROL:  # they say on which examples the guided search fits its mixtures
+        return ("objective", "max_cost", "members")
     return (
         ("objective", "max_error_probability", "price", "max_cost", "members") if method == GUIDED else ("objective",)
     )

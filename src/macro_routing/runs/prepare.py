@@ -1,7 +1,6 @@
 """How runs begin: everything loaded and checked, a new folder taken or an old one gone on with."""
 
 import dataclasses
-import importlib.util
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -10,25 +9,27 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.engine.batching import pad_left
-from macro_routing.errors import ModelError, RunError, SettingsError
+from macro_routing.errors import RunError, SettingsError
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.model_answers import encode_prompts
 from macro_routing.evaluation.score_store import ScoreStore, default_store_path
-from macro_routing.models.catalog import fetch_model_folder, find_layer_count
-from macro_routing.models.frozen import FrozenModel, LoadOptions, load_model, read_model_config
+from macro_routing.models.catalog import find_layer_count
+from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.models.hidden_states import compute_block_influence
 from macro_routing.peers.per_example_search import PerExampleSearch
 from macro_routing.runs.config import DataSettings, RunConfig, make_run_config
+from macro_routing.runs.control_run import ContrastiveRun, ControlRun
 from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.per_example_run import DrLLMRun, OracleRun
 from macro_routing.runs.prepared_run import PreparedRun, describe_splits
-from macro_routing.runs.presets import PAPER, is_loaded_in_4bit_by_paper
+from macro_routing.runs.preset_loading import resolve_loading
 from macro_routing.runs.progress import Listener, RunLog
 from macro_routing.runs.result import RunResult, read_result
 from macro_routing.runs.search_run import SearchRun
 from macro_routing.runs.trusted_code import check_graders_trusted, check_remote_code_trusted
 from macro_routing.runs.warm_start import check_init_from_exists, check_init_from_fits, make_initial_search_state
+from macro_routing.search.mixture_controls import CONTRASTIVE, ControlSearch
 from macro_routing.search.searcher import Searcher
 from macro_routing.tasks.splits import Splits, count_repeated_questions, make_splits
 from macro_routing.tasks.task import Example, Task
@@ -214,8 +215,8 @@ def prepare_run(  # noqa: PLR0913
         lambda: measure_layer_influence(evaluator, splits.train),
         len(splits.test),
     )
-    if isinstance(searcher, PerExampleSearch):
-        return _prepare_per_example_run(config, evaluator, splits, searcher, listener)
+    if isinstance(searcher, PerExampleSearch | ControlSearch):
+        return _prepare_run_without_search_state(config, evaluator, splits, searcher, listener)
     assert isinstance(searcher, Searcher)
     _report_draws_of_budget(config, searcher, listener)
     first_state = make_initial_search_state(searcher, config.init_from, frozen, listener.on_message)
@@ -310,26 +311,14 @@ def load_configured_model(config: RunConfig, workers: WorkerPool | None, listene
     return load(config.model, loading, listener.on_message)
 
 
-def resolve_loading(config: RunConfig) -> LoadOptions:
-    """How the model is loaded: preset ``paper`` loads two models in 4 bits unless a quantization was given."""
-    loading = config.loading
-    if config.preset != PAPER or "quantization" in config.given.get("loading", {}):
-        return loading
-    folder = fetch_model_folder(config.model, revision=loading.revision)
-    if not is_loaded_in_4bit_by_paper(read_model_config(folder, config.model, loading)):
-        return loading
-    if importlib.util.find_spec("bitsandbytes") is None:
-        raise ModelError(
-            f"preset paper loads {config.model} in 4 bits, which needs bitsandbytes: pip install '.[quant]' in the"
-            " checkout, or deviate from the paper with --quantization none"
-        )
-    return dataclasses.replace(loading, quantization="4bit")
-
-
-def _prepare_per_example_run(
-    config: RunConfig, evaluator: Evaluator, splits: Splits, searcher: PerExampleSearch, listener: Listener
+def _prepare_run_without_search_state(
+    config: RunConfig,
+    evaluator: Evaluator,
+    splits: Splits,
+    searcher: PerExampleSearch | ControlSearch,
+    listener: Listener,
 ) -> PreparedRun:
-    """A run whose result is not a route."""
+    """A run of a control, or one whose result is not a route."""
     for name, value in (
         ("init_from", config.init_from),
         ("guard", config.guard.tasks),
@@ -337,6 +326,9 @@ def _prepare_per_example_run(
     ):
         if value:
             raise SettingsError(f"{name} is not allowed with method = {config.method}; leave it out")
+    if isinstance(searcher, ControlSearch):
+        run = ContrastiveRun if searcher.control == CONTRASTIVE else ControlRun
+        return run(config, evaluator, splits, searcher, listener)
     kind = DrLLMRun if METHODS[config.method].kind == "router" else OracleRun
     return kind(config, evaluator, splits, searcher, listener)
 

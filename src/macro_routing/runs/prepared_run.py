@@ -23,6 +23,7 @@ from macro_routing.runs.options import CONFIG_FILE, format_config_as_toml
 from macro_routing.runs.progress import Listener, Listeners, RunLog, RunPlan
 from macro_routing.runs.result import RunResult, minimum_detectable_gain
 from macro_routing.search import MacroSearch, Searcher
+from macro_routing.search.mixture_controls import ControlSearch
 from macro_routing.tasks import Splits, Task, make_splits
 from macro_routing.version import __version__
 
@@ -190,6 +191,8 @@ def describe_splits(splits: Splits) -> dict[str, Any]:
 
 def describe_schedule(search: SearchPlan) -> str:
     """The rounds of a search in words."""
+    if isinstance(search, ControlSearch):
+        return f"{search.max_draws_per_round} routes at most on {len(search.searched_examples)} examples"
     if not isinstance(search, Searcher):
         return f"1 round of {search.max_draws_per_round} draws for each example"
     parts = []

@@ -23,10 +23,11 @@ TOP_1, NO_DECODING, STANDARD = "MACRO (top-1)", "MACRO (no Vit.)", "standard"
 TOP_1_ANCHORED = "MACRO (top-1, anchored)"
 """The paper's top-1 row of models with an anchored final set, if it means the first of that set: the standard pass."""
 LEVEL = 0.05
-ROUTE, ROUTER, ORACLE = "route", "router", "oracle"
+ROUTE, ROUTER, ORACLE, TWO_MODELS = "route", "router", "oracle", "two models"
 _NO_ROUTE = {
     ROUTER: "its result is a router, which decides for each prompt; it runs through transformers alone",
     ORACLE: "its result is an oracle, which knows the answers; it is a bound, nothing to run",
+    TWO_MODELS: "its result adds the predictions of two models, which no route does",
 }
 
 
@@ -66,6 +67,8 @@ class RunResult:
     """A route can be exported and served; a router decides for each prompt; an oracle is only a bound."""
     recommended: bool = True
     """False where the test set speaks against what was returned."""
+    training_accuracy: float | None = None
+    """Of a control, on the examples on which it learned."""
 
     @property
     def best_route(self) -> RouteOrMixture:
@@ -92,6 +95,7 @@ class RunResult:
             # Runs of earlier versions say nothing of their kind: they were routes.
             "kind": ROUTE,
             "recommended": True,
+            "training_accuracy": None,
             **values,
             "variants": tuple(RouteTestResult(**variant) for variant in values["variants"]),
             "comparison": PairedComparison(**values["comparison"]),
@@ -151,7 +155,7 @@ def make_per_example_result(
 ) -> RunResult:
     """The result of what is not a route: its own variant, then that of the standard pass."""
     detectable = minimum_detectable_gain(comparison.n, comparison)
-    verdict = _describe_gain(comparison, detectable, "router")
+    verdict = _describe_gain(comparison, detectable, "sum of both models" if kind == TWO_MODELS else "router")
     if kind == ORACLE:
         verdict = (
             f"An upper bound, not a method: with the answers known, {100 * comparison.routed:.1f} % of {comparison.n}"

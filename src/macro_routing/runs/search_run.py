@@ -12,41 +12,27 @@ from dataclasses import dataclass, field
 
 from macro_routing.evaluation.final_decision import describe_decision_power
 from macro_routing.evaluation.mixture_weights import fit_mixtures
-from macro_routing.evaluation.model_answers import compute_choice_sizes
 from macro_routing.evaluation.outcomes import RacedRoundScores
 from macro_routing.evaluation.racing import NEVER
 from macro_routing.evaluation.statistics import wilson_interval
-from macro_routing.routes import Route, RouteFile
-from macro_routing.routes.mixture import Mixture, RouteOrMixture
+from macro_routing.routes.mixture import Mixture, RouteOrMixture, to_mixture
 from macro_routing.runs import folder as files
 from macro_routing.runs.final_selection import FinalSelection, MixtureCandidate, select_by_decision, select_route
 from macro_routing.runs.folder import RunFolder
-from macro_routing.runs.methods import METHODS, list_used_decision_settings
-from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.presets import PAPER
 from macro_routing.runs.progress import RoundReport
-from macro_routing.runs.result import (
-    NO_DECODING,
-    STANDARD,
-    TOP_1,
-    TOP_1_ANCHORED,
-    RunResult,
-    describe_chance_level,
-    make_route_result,
-    make_route_test_result,
-)
-from macro_routing.runs.route_cost import measure_cost
+from macro_routing.runs.result import NO_DECODING, TOP_1, TOP_1_ANCHORED, RunResult
+from macro_routing.runs.route_run import NamedRoute, RouteRun
 from macro_routing.search import Candidate, GuidedSearch, MacroSearch, Round, Score, Searcher, SearchState, StoppedScore
 from macro_routing.search.decision_settings import SPEED
-from macro_routing.search.guided import GuidedState
+from macro_routing.search.guided import MEMBERS, GuidedState
+from macro_routing.tasks.prompts import LIKELIHOOD
 from macro_routing.tasks.splits import make_splits
-from macro_routing.version import __version__
-from macro_routing.workers.worker_settings import WorkerError
 
 
 @dataclass(frozen=True, eq=False)
-class SearchRun(PreparedRun):
-    """A run whose result is a route."""
+class SearchRun(RouteRun):
+    """A run that searches a route: ask, score, tell."""
 
     searcher: Searcher
     first_state: SearchState = field(kw_only=True)
@@ -56,11 +42,8 @@ class SearchRun(PreparedRun):
         """Search, select and test."""
         state = self._search(folder)
         choice = self._select_candidate(folder, state)
-        result = self._test_routes(folder, state, choice)
-        folder.write_json(files.RESULT, result.to_json())
-        folder.write_text(files.ROUTE, self._format_route_file(result, choice))
-        self._measure_cost(folder, choice.route)
-        return result
+        result = self.test_route(folder, choice, self._list_macro_variant_routes(state))
+        return self.write_result(folder, choice, result)
 
     @property
     def decides_by_test(self) -> bool:
@@ -104,6 +87,15 @@ class SearchRun(PreparedRun):
             self.listener.on_round(report)
         return state
 
+    @property
+    def _standard_without_question(self) -> Mixture:
+        return Mixture.from_route(self.standard_route, with_question=False)
+
+    def _asks_without_question(self, asked: Round) -> bool:
+        """Whether the round has a candidate for members that is not a route: what choices score by themselves."""
+        is_members_round = self.searcher.planned_round_sizes[asked.number].purpose == MEMBERS
+        return is_members_round and isinstance(self.searcher, GuidedSearch) and self.searcher.scores_without_question
+
     def _score_round(self, asked: Round, deadline: "_Deadline") -> tuple[RacedRoundScores, RacedRoundScores]:
         """The round's draws, and the standard pass on the same examples."""
 
@@ -114,6 +106,8 @@ class SearchRun(PreparedRun):
         evaluator = dataclasses.replace(self.evaluator, on_outcomes=report_count_and_check_deadline)
         examples = [self.splits.train[index] for index in asked.examples]
         draws = [proposal.route for proposal in asked.proposals]
+        if self._asks_without_question(asked):
+            evaluator.evaluate([self._standard_without_question], examples)
         raced = evaluator.race_draws(draws, examples, asked.keep, self.config.racing)
         return raced, evaluator.race_draws([self.standard_route], examples, 1, NEVER)
 
@@ -125,6 +119,7 @@ class SearchRun(PreparedRun):
         (baseline,) = standard.outcomes
         assert isinstance(baseline, Score)
         low, high = wilson_interval(baseline.accuracy, baseline.total)
+        more = len(asked.examples) if self._asks_without_question(asked) else 0
         return RoundReport(
             number=asked.number + 1,
             rounds=self.searcher.max_rounds,
@@ -140,8 +135,9 @@ class SearchRun(PreparedRun):
             saved=raced.duplicates + raced.stopped,
             cut_off=raced.truncated_share,
             seconds=seconds,
-            asked=raced.requested,
-            work=sum(route.length * (count * self.prompt_tokens + tokens) for route, count, tokens in raced.answers),
+            asked=raced.requested + more,
+            work=sum(route.length * (count * self.prompt_tokens + tokens) for route, count, tokens in raced.answers)
+            + self.standard_route.length * more * self.prompt_tokens,
             known=raced.from_store,
             draws=len(asked.proposals),
             purpose=self.searcher.planned_round_sizes[asked.number].purpose,
@@ -186,15 +182,11 @@ class SearchRun(PreparedRun):
         if not (routes := self.searcher.list_member_candidates(state)):
             return []
         examples = [self.splits.train[index] for index in self.searcher.searched_examples]
-        evaluations = self.evaluator.evaluate(routes, examples)  # the score store holds them
-        by_letter = self.evaluator.decoding.by_letter
-        mixtures = fit_mixtures(
-            evaluations,
-            [example.correct_choice for example in examples],
-            [compute_choice_sizes(example, by_letter=by_letter) for example in examples],
-            self.searcher.decision,
-            self.config.seed,
-        )
+        sources: list[RouteOrMixture] = [*routes]
+        if self.searcher.scores_without_question:
+            sources.append(self._standard_without_question)
+        evaluations = self.evaluator.evaluate(sources, examples)  # the score store holds them
+        mixtures = fit_mixtures(evaluations, self.label_choices(examples), self.searcher.decision, self.config.seed)
         found = f"of up to {len(mixtures) + 1} routes" if mixtures else "none lowers the loss in cross-validation"
         self.listener.on_message(f"mixtures among the finalists: {found}")
         return mixtures
@@ -206,9 +198,10 @@ class SearchRun(PreparedRun):
             splits = make_splits(task, seed=self.config.seed, test_seed=self.config.data.test_seed)
             examples = splits.validation[: settings.examples]
             self.listener.on_stage(f"guard {name}", 2 * len(examples))
-            guard = dataclasses.replace(
-                self.progress_reporting_evaluator, task=task, decoding=self.config.resolve_decoding(task)
-            )
+            decoding = self.config.resolve_decoding(task)
+            if decoding.mode != LIKELIHOOD and to_mixture(route).compares_choices_only:
+                return f"it can only compare choices, and on {name} text is written"
+            guard = dataclasses.replace(self.progress_reporting_evaluator, task=task, decoding=decoding)
             evaluations = guard.evaluate([self.standard_route, route], examples)
             if reason := evaluations[route].failure:
                 return f"it could not be run on {name}: {reason}"
@@ -217,83 +210,14 @@ class SearchRun(PreparedRun):
                 return f"it costs {drop:.1f} points on {name} (n = {len(examples)}; allowed {settings.max_drop:g})"
         return ""
 
-    def _test_routes(self, folder: RunFolder, state: SearchState, choice: FinalSelection) -> RunResult:
-        """The one time the test set is looked at."""
-        variants: list[tuple[str, RouteOrMixture]] = [
-            (METHODS[self.config.method].title, choice.route),
-            *self._list_macro_variant_routes(state),
-            (STANDARD, self.standard_route),
-        ]
-        different = list(dict.fromkeys(route for _, route in variants))
-        self.listener.on_stage("test", len(different) * len(self.splits.test))
-        evaluations = self.progress_reporting_evaluator.evaluate(different, self.splits.test)
-        for route in (choice.route, self.standard_route):
-            if reason := evaluations[route].failure:  # answers that were never given do not count as wrong
-                raise WorkerError(f"the route {route} could not be tested: {reason}; fix the cause and resume the run")
-        for name, route in variants:
-            if reason := evaluations[route].failure:
-                self.listener.on_message(f"{name} is left out: {route} could not be tested: {reason}")
-        tested = [(name, evaluations[route]) for name, route in variants if not evaluations[route].failure]
-        answers = {str(evaluation.route): evaluation.outcomes for _, evaluation in tested}
-        self.write_test_answers(folder, answers)
-        comparison = self.compare_with_standard(
-            evaluations[choice.route].outcomes, evaluations[self.standard_route].outcomes
-        )
-        made = [
-            make_route_test_result(name, str(evaluation.route), evaluation.route.length, evaluation.outcomes)
-            for name, evaluation in tested
-        ]
-        result = make_route_result(choice, made, comparison, str(folder.path), self.config.decision)
-        return dataclasses.replace(result, verdict=result.verdict + describe_chance_level(self.splits.test, comparison))
-
-    def _measure_cost(self, folder: RunFolder, route: RouteOrMixture) -> None:
-        """On training examples: nothing is asked of the test set a second time."""
-        if not folder.has_file(files.COST):
-            different = list(dict.fromkeys([self.standard_route, route]))
-            if len(different) > 1:
-                self.listener.on_message("measuring what the route costs beside the standard pass")
-            folder.write_json(files.COST, measure_cost(self.evaluator, different, self.splits.train))
-
-    def _list_macro_variant_routes(self, state: SearchState) -> list[tuple[str, Route]]:
+    def _list_macro_variant_routes(self, state: SearchState) -> list[NamedRoute]:
         if not isinstance(self.searcher, MacroSearch):
             return []  # the variants are MACRO's
         best = self.searcher.best_draw(state)
-        top = [(TOP_1, self.searcher.candidate_of_most_probable_program(state).route)]
+        top: list[NamedRoute] = [(TOP_1, self.searcher.candidate_of_most_probable_program(state).route)]
         if self.config.preset == PAPER and self.searcher.settings.final_set == "anchored":
             top.append((TOP_1_ANCHORED, self.standard_route))
         return [*top, (NO_DECODING, best.proposal.route)] if best is not None else top
-
-    def _format_route_file(self, result: RunResult, choice: FinalSelection) -> str:
-        frozen, comparison = self.evaluator.frozen, result.comparison
-        return RouteFile(
-            result.best_route,
-            frozen.name,
-            frozen.weights_id,
-            frozen.numerics_id,
-            self.evaluator.task.name,
-            revision=self.config.loading.revision,
-            decoding=self.evaluator.scope["decoding"],
-            scores={
-                "test": {**dataclasses.asdict(comparison), "difference": comparison.difference},
-                "validation": choice.validation_score,
-                **({"decision": choice.decision_evidence} if choice.decision_evidence else {}),
-                "verdict": result.verdict,
-            },
-            found_by={
-                "method": self.config.method,
-                "preset": self.config.preset,
-                "seed": self.config.seed,
-                "test_seed": self.config.data.test_seed,
-                "macro": __version__,
-                "settings": dataclasses.asdict(self.searcher.settings),
-                "decision": {
-                    name: getattr(self.config.decision, name)
-                    for name in list_used_decision_settings(self.config.method, self.config.decision.objective)
-                },
-            },
-            recommended=result.recommended,
-            recommendation=result.verdict,
-        ).to_json()
 
 
 class _DeadlineReached(Exception):  # noqa: N818 it is no error

@@ -54,7 +54,7 @@ _MAX_DRAWS = 1000
 """Maximum number of routes of a round, whatever the budget pays for."""
 _MAX_FIRST_SAMPLES = 5000
 """Maximum number of programs sampled for the first round."""
-_VERSION = 4
+_VERSION = 5
 """Version of the algorithm: states of other versions are rejected."""
 _FIT_SWEEPS = 1
 """Sweeps over the kernel parameters after every round."""
@@ -153,8 +153,14 @@ class GuidedSearch(PolicySearcherBase):
 
     @cached_property
     def n_member_candidates(self) -> int:
-        """Candidates for the members of a mixture, the standard pass included."""
+        """Candidates for the members of a mixture, the standard pass with and without the question included."""
         return self._affordable_draws // 2 if self._max_mixtures else 0
+
+    @property
+    def scores_without_question(self) -> bool:
+        """Whether the run scores the standard pass without the question, too, in the round of the members."""
+        is_affordable = self.decision.max_cost is None or self.decision.max_cost >= 2
+        return self.n_member_candidates > 2 and is_affordable and self.allowed_routes is None
 
     @property
     def _max_mixtures(self) -> int:
@@ -351,7 +357,7 @@ class GuidedSearch(PolicySearcherBase):
 
         A negative weight takes away what a damaged route predicts, so candidates need not be good.
         """
-        wanted = self.n_member_candidates - 1
+        wanted = self.n_member_candidates - 1 - self.scores_without_question
         best = self._list_routes_by_expected_utility(state)[: wanted // _CANDIDATES_PER_BEST_ROUTE]
         return list(dict.fromkeys([*best, *self._simple_routes]))[:wanted]
 

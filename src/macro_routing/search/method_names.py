@@ -14,5 +14,11 @@ METHOD_NAMES = (
     "drllm",
     "drllm-ext",
     "cola",
+    "pmi",
+    "dola",
+    "skip-layer-cd",
+    "route-average",
+    "readouts",
+    "contrastive",
     "standard",
 )
