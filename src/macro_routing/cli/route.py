@@ -91,6 +91,7 @@ def _describe_mixture(mixture: Mixture) -> list[tuple[str, str]]:
     fields = [("mixture", str(mixture)), ("length", f"{_describe_length(mixture)}; its routes one by one: {alone}")]
     for member in mixture.members:
         fields += [("member", str(member)), ("track", render_route_ascii(member.route))]
+        fields += [] if member.with_question else [("reads", "the choices and the prompt without its question")]
         fields += _describe_differences(member.route)
     return fields
 

@@ -256,9 +256,7 @@ METHODS: dict[str, Method] = {
     SKIP_LAYER_CD: _make_control_method("SkipLayerCD", SKIP_LAYER_CD),
     ROUTE_AVERAGE: _make_control_method("average of routes", ROUTE_AVERAGE),
     READOUTS: _make_control_method("read-outs", READOUTS, needs_likelihood=True),
-    CONTRASTIVE: _make_control_method(
-        "contrastive, two models", CONTRASTIVE, ContrastiveSettings, needs_likelihood=True
-    ),
+    CONTRASTIVE: _make_control_method("contrastive", CONTRASTIVE, ContrastiveSettings, needs_likelihood=True),
     STANDARD: Method("standard pass", FixedRouteCountSettings, partial(_build_budgeted_search, StandardPassMethod)),
 }
 assert tuple(METHODS) == METHOD_NAMES
