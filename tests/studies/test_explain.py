@@ -8,6 +8,7 @@ from macro_routing.errors import RouteError
 from macro_routing.evaluation.statistics import compare_paired
 from macro_routing.routes import Route, parse_route
 from macro_routing.routes.notation import parse_route_or_mixture
+from macro_routing.runs import Listener
 from macro_routing.studies.context import RouteWithSearchedTask
 from macro_routing.studies.explain import ablate_route_deviations, split_difference_by_truncation
 from macro_routing.studies.logit_lens import run_logit_lens
@@ -71,3 +72,16 @@ def test_gains_of_answers_that_are_no_longer_cut_off():
     assert (found["difference"], found["fewer_truncated"], found["more_truncated"]) == pytest.approx((0.4, 0.2, -0.2))
     assert found["by_truncation"] + found["rest"] == pytest.approx(found["difference"])
     assert (found["rest"], found["still_truncated"]) == pytest.approx((0.2, 0.2))
+
+
+def test_what_is_measured_is_told_in_words(tmp_path):
+    told = []
+
+    class Told(Listener):
+        def on_message(self, text):
+            told.append(text)
+
+    route = parse_route("L0-L3 L2 RJ", 6)
+    context = small_context(tmp_path, listener=Told())
+    context.score_routes("on-small", SMALL, 1, {"route": route})
+    assert told == ["scoring 2 routes on 20 test examples of small"]
