@@ -180,8 +180,12 @@ class ScoreStore:
         )
         with self._wrap_database_errors():
             names = dict(self._connection.execute("SELECT numerics, min(name) FROM models GROUP BY numerics"))
-            rows = [(json.loads(row[0]), *row[1:]) for row in self._connection.execute(query)]
-            return [StoredScopeSummary(*row, names.get(str(row[0].get("numerics", "")), "")) for row in rows]
+            return [
+                StoredScopeSummary(scope, made, outcomes, routes, names.get(str(scope.get("numerics", "")), ""))
+                for scope, made, outcomes, routes in (
+                    (json.loads(text), *counted) for text, *counted in self._connection.execute(query)
+                )
+            ]
 
     def delete_scopes(self, matches: Callable[[Mapping[str, Any]], bool]) -> int:
         """Delete the scopes that match and shrink the file; returns the number of deleted outcomes."""

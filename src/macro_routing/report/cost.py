@@ -37,11 +37,12 @@ def render_route_cost_section(route: RouteOrMixture, cost: Cost | None, rounds: 
     """Layers, time and memory of both; what was not measured says so. Below them, what the search itself took."""
     arms = [("standard", Route.standard(route.layers)), *([] if route.is_standard else [("route", route)])]
     costs = [_get_route_costs(arm, cost) for _, arm in arms]
+    standard, routed = costs[0], costs[-1]
     rows: list[Row] = [
         [
             TableCell(name, kind="bold"),
             *("not measured" if arm[field] is None else show(arm[field]) for arm in costs),
-            *([] if route.is_standard else [_format_cost_change(field, *costs, cost)]),
+            *([] if route.is_standard else [_format_cost_change(field, standard, routed, cost)]),
         ]
         for field, (name, show) in _FIELDS.items()
         if cost is None or field != "peak_bytes" or any(arm[field] is not None for arm in costs)

@@ -71,8 +71,9 @@ def render_rounds_table(rounds: Sequence[RoundReport], draws: int) -> Markup:
         *(["truncated"] if not any(report.cut_off for report in rounds) else []),
     }
     shown = [index for index, name in enumerate(_ROUND_COLUMNS) if name not in zeros]
-    columns, footer, *rows = ([row[index] for index in shown] for row in (_ROUND_COLUMNS, footer, *rows))
-    return render_table(ReportTable(columns, rows, numbers=columns, footer=footer), [_ROUNDS_NOTE])
+    columns = [_ROUND_COLUMNS[index] for index in shown]
+    kept: list[Row] = [[row[index] for index in shown] for row in (*rows, footer)]
+    return render_table(ReportTable(columns, kept[:-1], numbers=columns, footer=kept[-1]), [_ROUNDS_NOTE])
 
 
 def _make_round_row(report: RoundReport, draws: int) -> Row:
