@@ -1,17 +1,49 @@
 """Published routes in the draws of the paper's seeds."""
 
-from experiments.paper_stream import SEEDS, count_contained, make_verbatim_rows, read_published_routes
+import pytest
+
+from experiments.paper_stream import (
+    BEST,
+    DRAWS,
+    MAX_LENGTH,
+    READINGS,
+    SEEDS,
+    count_contained,
+    draw_programs,
+    make_verbatim_rows,
+    read_published_routes,
+)
+from macro_routing.routes.space import RouteSpace
+from macro_routing.search.paper_stream import draw_first_programs
 
 
 def test_most_published_routes_are_made_of_first_draws():
     routes = read_published_routes()
     assert len(routes) == 54
-    contained = [count_contained(routes, SEEDS, least, draws_at_last_layer=False) for least in (1, 2, 3)]
+    contained = [count_contained(routes, SEEDS, least, "no") for least in (1, 2, 3)]
     assert contained == [35, 14, 6]
-    by_chance = count_contained(routes, (1000, 1001, 1002), 2, draws_at_last_layer=False)
+    by_chance = count_contained(routes, (1000, 1001, 1002), 2, "no")
     assert by_chance < 7
 
 
 def test_some_are_drawn_verbatim():
     rows = make_verbatim_rows(read_published_routes())
     assert {(row["seed"], row["draw"]) for row in rows} == {(2, 7), (1, 27), (42, 14), (42, 5), (42, 17)}
+
+
+@pytest.mark.parametrize("layers", [28, 36])
+def test_draws_are_those_of_the_search(layers):
+    space = RouteSpace(layers, max_length=MAX_LENGTH[layers])
+    assert draw_programs(layers, 42, "no") == tuple(map(str, draw_first_programs(space, 42, DRAWS)))
+
+
+def test_readings_part_where_one_draws_a_number_more():
+    always, long, short = (draw_programs(36, 42, reading) for reading in list(READINGS)[1:])
+    never = draw_programs(36, 42, "no")
+    # The first program that ends at the last layer has 38 steps, the third one 40, which are allowed.
+    assert never[:3] == long[:3]
+    assert never[3] != long[3]
+    assert never[1] != always[1]
+    assert always[1] == short[1]
+    routes = [route for route in read_published_routes() if route.layers == 36]
+    assert count_contained(routes, SEEDS, 1, BEST) == max(count_contained(routes, SEEDS, 1, name) for name in READINGS)

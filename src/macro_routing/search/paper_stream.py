@@ -61,17 +61,7 @@ def sample_paper_program(policy: MarkovPolicy, rng: np.random.Generator, tempera
     return space.program_from_actions(actions)
 
 
-def draw_first_programs(
-    space: RouteSpace, seed: int, count: int, *, draws_at_last_layer: bool = False
-) -> list[Program]:
-    """The first ``count`` programs of the paper's search with this seed.
-
-    ``draws_at_last_layer``: another reading, in which a number is drawn where nothing is left to choose.
-    """
+def draw_first_programs(space: RouteSpace, seed: int, count: int) -> list[Program]:
+    """The first ``count`` programs of the paper's search with this seed."""
     prior, rng = MarkovPolicy.make_prior(space), make_paper_generator(seed)
-    programs = []
-    for _ in range(count):
-        programs.append(sample_paper_program(prior, rng))
-        if draws_at_last_layer and programs[-1].steps[-1].layer == space.layers - 1:
-            rng.random()
-    return programs
+    return [sample_paper_program(prior, rng) for _ in range(count)]

@@ -215,7 +215,9 @@ class PaperSession:
             for item in self.config.items:
                 if item.study == MAIN_TABLE:
                     self._gather_main_table(item)
-                elif item.study == COMPOSITION and any((self.out / item.routes_of).rglob(run_files.RESULT)):
+                elif item.study == COMPOSITION and any(
+                    (self.out / item.routes_of).rglob(f"{MACRO}-*/{run_files.RESULT}")
+                ):
                     routes = find_finished_runs([self.out / item.routes_of], MACRO)
                     self._write(self.out / item.name, run_route_composition_study(routes))
             result = self.list_items()
