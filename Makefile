@@ -4,9 +4,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DEMO_READY := $(VENV)/.ready-demo
 INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
 # A file's tests stay together, so that what it makes once is made once; the long files come first.
 BESIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
+# $(call install,ENVIRONMENT,EXTRAS) installs the package with uv, in seconds where pip takes minutes: the uv that is there, or
+# one that pip fetches. Where it cannot be had or does not find a package, as with an index that only pip knows, pip installs.
+DEMO_EXTRAS := [models,eval]
+TEST_EXTRAS := [all,dev]
+CORE_EXTRAS := [eval,peers,test]
+UV = $(or $(shell command -v uv),$(1)/bin/uv)
+install = { test -x "$(UV)" || $(1)/bin/python $(INSTALL) uv; } 2>/dev/null \
+	&& "$(UV)" pip install --quiet --python $(1)/bin/python --constraint constraints.txt --editable '.$(2)' \
+	|| $(1)/bin/python $(INSTALL) --constraint constraints.txt --editable '.$(2)'
 PACKAGES := 'import sysconfig; print(sysconfig.get_path("purelib"))'
 # vLLM fixes the versions of torch and transformers, so it lives apart; MACRO_VLLM_ENV names an environment that exists.
 VLLM_READY := $(if $(MACRO_VLLM_ENV),,.venv-vllm/.ready)
@@ -34,17 +44,21 @@ help:
 	@echo "make dist    build the wheel and the source archive into dist/"
 	@echo "make format  let the formatter and the linter fix what they can"
 
-# torch comes first and by exact version, so that a CPU build is taken where one is at hand. A new pip resolves in half
-# of the time; without --no-compile it would compile tens of thousands of files that nobody imports.
-$(READY): pyproject.toml constraints.txt
+# What the demo needs. torch comes first, with pip and by exact version, so that a CPU build is taken where one is at hand;
+# without --no-compile pip would compile thousands of files that nobody imports.
+$(DEMO_READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; name one with make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python $(INSTALL) --upgrade pip
 	$(BIN)/python $(INSTALL) --constraint constraints.txt torch
-	$(BIN)/python $(INSTALL) --constraint constraints.txt --editable '.[all,dev]'
+	$(call install,$(VENV),$(DEMO_EXTRAS))
 	touch $@
 
-demo: $(READY)
+# What the tests need beyond that, in the same environment.
+$(READY): $(DEMO_READY)
+	$(call install,$(VENV),$(TEST_EXTRAS))
+	touch $@
+
+demo: $(DEMO_READY)
 	$(BIN)/macro demo
 
 test: $(READY)
@@ -53,8 +67,7 @@ test: $(READY)
 # The rooms that must work without torch, in an environment that has none.
 .venv-core/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-core
-	.venv-core/bin/python $(INSTALL) --upgrade pip
-	.venv-core/bin/python $(INSTALL) --constraint constraints.txt --editable '.[eval,peers,test]'
+	$(call install,.venv-core,$(CORE_EXTRAS))
 	touch $@
 
 test-core: .venv-core/.ready

@@ -1,0 +1,116 @@
+"""What a user waits for before anything happens, beside an earlier checkout: set-up, GGUF files, commands.
+
+python -m benchmarks.start_up EARLIER --gguf FILE --set-up --write docs/data/start_up.json
+
+Processor time is given beside wall time, which other processes change. Commands are repeated; the fastest counts.
+"""
+
+import argparse
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from benchmarks.record import ROOT, write_record
+
+COLUMNS = {
+    "case": "case",
+    "before_wall": "before, s",
+    "before_cpu": "before, CPU s",
+    "wall": "now, s",
+    "cpu": "now, CPU s",
+}
+COMMANDS = {
+    "macro --help": ["--help"],
+    "macro route show": ["route", "show", "L0-L9 L5-L29 RJ", "--layers", "30"],
+    "macro chat --help": ["chat", "--help"],
+    "macro search --help": ["search", "--help"],
+}
+CONVERT = "import sys; from macro_routing.models.catalog import fetch_model_folder; fetch_model_folder(sys.argv[1])"
+
+
+def time_command(command: list[str], folder: Path, **environment: str) -> tuple[float, float]:
+    """Wall and processor seconds of a command and its children."""
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    began, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(command, cwd=folder, env={**clean, **environment}, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
+    wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def time_conversion(checkout: Path, file: Path) -> tuple[float, float]:
+    """Time to convert a GGUF file into an empty cache."""
+    with tempfile.TemporaryDirectory() as cache:
+        source = {"PYTHONPATH": str(checkout / "src"), "MACRO_CACHE_DIR": cache, "TQDM_DISABLE": "1"}
+        return time_command([sys.executable, "-c", CONVERT, str(file)], checkout, **source)
+
+
+def time_macro(checkout: Path, arguments: list[str]) -> tuple[float, float]:
+    """The fastest of five starts of the command."""
+    command = [sys.executable, "-m", "macro_routing.cli.main", *arguments]
+    return min(time_command(command, checkout, PYTHONPATH=str(checkout / "src")) for _ in range(5))
+
+
+def time_set_up(checkout: Path, target: str) -> tuple[float, float]:
+    """Time of ``make TARGET`` in a copy of the sources without environments."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = shutil.copytree(
+            checkout, Path(folder) / "copy", ignore=shutil.ignore_patterns(".venv*", ".git", ".*_cache")
+        )
+        return time_command(["make", "--silent", target], copy)
+
+
+def measure(
+    case: str, before: Callable[[], tuple[float, float]], now: Callable[[], tuple[float, float]]
+) -> dict[str, Any]:
+    """One row of the table, the earlier checkout first."""
+    (before_wall, before_cpu), (wall, cpu) = before(), now()
+    row = {"case": case, "before_wall": before_wall, "before_cpu": before_cpu, "wall": wall, "cpu": cpu}
+    print({name: value if name == "case" else round(value, 2) for name, value in row.items()}, flush=True)
+    return row
+
+
+def measure_all(earlier: Path, files: list[Path], *, set_up: bool) -> Iterator[dict[str, Any]]:
+    """All rows."""
+    for name, arguments in COMMANDS.items():
+        yield measure(f"`{name}`", lambda a=arguments: time_macro(earlier, a), lambda a=arguments: time_macro(ROOT, a))
+    for file in files:
+        yield measure(file.name, lambda f=file: time_conversion(earlier, f), lambda f=file: time_conversion(ROOT, f))
+    if set_up:
+        everything = ".venv/.ready"
+        before = time_set_up(earlier, everything)  # it had one environment for the demo and the tests
+        for name, target in (("what the demo needs", f"{everything}-demo"), ("what the tests need", everything)):
+            yield measure(f"set-up, {name}", lambda: before, lambda t=target: time_set_up(ROOT, t))
+
+
+def main() -> None:
+    """Measure and write the record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("earlier", type=Path)
+    parser.add_argument("--gguf", type=Path, action="append", default=[])
+    parser.add_argument("--set-up", action="store_true")
+    parser.add_argument("--write", type=Path, required=True)
+    arguments = parser.parse_args()
+    git = ["git", "-C", str(arguments.earlier), "rev-parse", "--short", "HEAD"]
+    earlier = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
+    write_record(
+        arguments.write,
+        command=f"python -m benchmarks.start_up EARLIER --gguf FILE … --set-up --write {arguments.write}",
+        config={"before": earlier, "files": [file.name for file in arguments.gguf]},
+        seed="none",
+        columns=COLUMNS,
+        results=list(
+            measure_all(arguments.earlier.resolve(), [f.resolve() for f in arguments.gguf], set_up=arguments.set_up)
+        ),
+        summary={"load_average_at_the_end": round(os.getloadavg()[0], 1)},
+    )
+
+
+if __name__ == "__main__":
+    main()
