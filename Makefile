@@ -26,7 +26,7 @@ LM_EVAL_READY := $(if $(MACRO_LM_EVAL_ENV),,.venv-lm-eval/.ready)
 # What is imported is compiled once, not whenever a command starts, whatever the machine's own habit is.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-core test-engines vllm-env lm-eval-env test-large check bench faults audit docs format dist clean help
+.PHONY: demo test test-core test-engines vllm-env lm-eval-env test-large check bench faults audit docs site format dist clean help
 
 help:
 	@echo "make demo    search a small task on a small model, print the result, write the report"
@@ -41,6 +41,7 @@ help:
 	@echo "make faults  every fault many times, and 100,000 fuzzed inputs; writes the figures of docs/explanation/reliability.md"
 	@echo "make audit   known vulnerabilities of the fixed versions (needs a network)"
 	@echo "make docs    put the recorded figures into the pages"
+	@echo "make site    build the documentation as a web site into site/; a dead link is an error"
 	@echo "make dist    build the wheel and the source archive into dist/"
 	@echo "make format  let the formatter and the linter fix what they can"
 
@@ -101,7 +102,7 @@ lm-eval-env: $(LM_EVAL_READY)
 	.venv-transformers4/bin/python $(INSTALL) 'transformers==4.57.*'
 	touch $@
 
-test-engines: $(READY) $(VLLM_READY) $(LM_EVAL_READY) .venv-transformers4/.ready
+test-engines: $(READY) $(VLLM_READY) $(LM_EVAL_READY) .venv-transformers4/.ready .venv-site/.ready
 	$(BIN)/python -m pytest -m 'engines and not alone' $(BESIDE)
 	$(BIN)/python -m pytest -m 'engines and alone'
 
@@ -139,6 +140,17 @@ audit: .venv-audit/.ready
 docs: $(READY)
 	$(BIN)/python tools/render_docs.py
 
+# The names that are described are read from .venv.
+.venv-site/.ready: $(READY)
+	$(PYTHON) -m venv .venv-site
+	$(BIN)/python -c $(PACKAGES) > "$$(.venv-site/bin/python -c $(PACKAGES))/shared.pth"
+	.venv-site/bin/python $(INSTALL) --editable '.[site]'
+	touch $@
+
+site: .venv-site/.ready
+	NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --strict
+	@echo "look at it with: python3 -m http.server --directory site"
+
 format: $(READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -152,4 +164,4 @@ dist: .venv-dist/.ready
 	.venv-dist/bin/python -m build
 
 clean:
-	rm -rf $(VENV) .venv-core .venv-vllm .venv-lm-eval .venv-transformers4 .venv-audit .venv-dist dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) .venv-core .venv-vllm .venv-lm-eval .venv-transformers4 .venv-site site .venv-audit .venv-dist dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

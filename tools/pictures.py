@@ -75,7 +75,7 @@ def make_pictures(folder: Path) -> Mapping[str, str]:
     """All pictures by file name: drawn from records, or those that are there, each with both themes."""
     there = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.svg"))}
     drawn = {"headline_gains.svg": _draw_gains(), "headline_methods.svg": _draw_methods()}
-    return {name: add_dark_theme(svg) for name, svg in (there | drawn).items()}
+    return {name: add_dark_theme(str(svg)) for name, svg in (there | drawn).items()}
 
 
 def stale_pictures(folder: Path) -> list[Path]:

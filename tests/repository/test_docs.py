@@ -76,7 +76,7 @@ def test_a_study_that_was_not_run_says_so(render_docs, monkeypatch):
     record = json.loads((render_docs.DATA / "speed.json").read_text())
     config = {"title": "A study", "headline": "It gains.", "model": "m", "notes": ["one note"]}
     (render_docs.DATA / "study_x.json").write_text(json.dumps({**record, "config": config}))
-    (render_docs.ROOT / "docs" / "pictures").mkdir()
+    (render_docs.ROOT / "docs" / "pictures").mkdir(exist_ok=True)
     (render_docs.ROOT / "docs" / "pictures" / "study_x.svg").write_text("<svg/>")
     assert _exit(render_docs, monkeypatch, "--check")
     assert not _exit(render_docs, monkeypatch)
