@@ -12,7 +12,8 @@ from macro_routing.report.style import DARK, LIGHT
 
 WIDTH = 470.0
 """Readable on a phone, where a wider picture is made smaller."""
-_MEANINGS = {GAIN: "better", LOSS: "worse", OPEN: "no significant difference"}
+_MEANINGS = {GAIN: "better", LOSS: "worse", OPEN: "the unchanged model was returned"}
+_SPEED_MEANINGS = {GAIN: "better", LOSS: "worse", OPEN: "no significant difference"}
 _GAIN = re.compile(r"([+-][\d.]+) \(([+-][\d.]+) to ([+-][\d.]+)\)")
 _DARK_BLOCK = "@media (prefers-color-scheme: dark)"
 
@@ -58,6 +59,20 @@ def _draw_methods() -> str:
     return heatmap.draw_figure("headline_methods", "Gain over the unchanged model, points").to_svg()
 
 
+def _draw_fewer_layers() -> str:
+    """What routes that were searched for speed lose or gain, with the layers that they save."""
+    rows = []
+    for row in read_record("speed_objective.json")["results"]:
+        if _GAIN.match(row["speed"]):
+            low, middle, high = _parse_gain(row["speed"])
+            kind = GAIN if low > 0 else LOSS if high < 0 else OPEN
+            rows.append(
+                IntervalRow(f"{_name(row['setting'])}: {row['saved']:.1f} % fewer layers", low, middle, high, kind)
+            )
+    title = "Change of accuracy with --objective speed, 95 % intervals"
+    return draw_intervals("fewer_layers", title, "points", rows, 0.0, _SPEED_MEANINGS, WIDTH).to_svg()
+
+
 def add_dark_theme(svg: str) -> str:
     """The picture with the report's dark colours for readers who prefer them; unchanged if it has them."""
     style = re.search(r"<style>(.*?)</style>", svg, re.DOTALL)
@@ -75,6 +90,7 @@ def make_pictures(folder: Path) -> Mapping[str, str]:
     """All pictures by file name: drawn from records, or those that are there, each with both themes."""
     there = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.svg"))}
     drawn = {"headline_gains.svg": _draw_gains(), "headline_methods.svg": _draw_methods()}
+    drawn["fewer_layers.svg"] = _draw_fewer_layers()
     return {name: add_dark_theme(str(svg)) for name, svg in (there | drawn).items()}
 
 

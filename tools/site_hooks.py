@@ -70,8 +70,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     parts = _CODE.split(_LINK.sub(lambda match: _relink(match, folder, source), markdown))
     for index in range(0, len(parts), 2):
         parts[index] = _BLOCK_MATH.sub(lambda match: f"\n\n{convert(match[1], display='block')}\n\n", parts[index])
-        parts[index] = _INLINE_MATH.sub(lambda match: convert(match[1].replace("\n", " ")), parts[index])
+        parts[index] = _INLINE_MATH.sub(_convert_inline_formula, parts[index])
     return _API.sub(_describe_package, "".join(parts))
+
+
+def _convert_inline_formula(match: re.Match[str]) -> str:
+    """In a span, because Markdown would take a line that begins with a formula for a block of HTML."""
+    return f"<span>{convert(match[1].replace(chr(10), ' '))}</span>"
 
 
 def _relink(match: re.Match[str], folder: str, page: str) -> str:
