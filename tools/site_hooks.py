@@ -41,7 +41,14 @@ def on_config(config: Any) -> Any:
     entries += [{title: f"reference/commands/{page}"} for page, title in pages.items()]
     reference = next(part["Reference"] for part in config.nav if "Reference" in part)
     reference[-1]["Commands"] = entries
+    reference[0] = {"Python API": ["reference/python.md", *({name: page} for name, page in _api_pages().items())]}
     return config
+
+
+def _api_pages() -> dict[str, str]:
+    """The page of every public package, by its name."""
+    text = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    return {name: f"reference/api/{name.rpartition('.')[2]}.md" for name in _API.findall(text)}
 
 
 def on_files(files: Any, config: Any) -> Any:
@@ -49,6 +56,8 @@ def on_files(files: Any, config: Any) -> Any:
     notebook = files.get_file_from_path(f"{NOTEBOOK}.ipynb")
     files.remove(notebook)
     files.append(File.generated(config, f"{NOTEBOOK}.md", content=_notebook_as_markdown()))
+    for package, page in _api_pages().items():
+        files.append(File.generated(config, page, content=_describe_package(package)))
     for source, page in PAGES_FROM_ROOT.items():
         files.append(File.generated(config, page, content=(ROOT / source).read_text(encoding="utf-8")))
     return files
@@ -71,7 +80,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     for index in range(0, len(parts), 2):
         parts[index] = _BLOCK_MATH.sub(lambda match: f"\n\n{convert(match[1], display='block')}\n\n", parts[index])
         parts[index] = _INLINE_MATH.sub(_convert_inline_formula, parts[index])
-    return _API.sub(_describe_package, "".join(parts))
+    pages = _api_pages()
+    link = "[Signatures and documentation]({})"
+    return _API.sub(lambda match: link.format(posixpath.relpath(pages[match[1]], "reference")), "".join(parts))
 
 
 def _convert_inline_formula(match: re.Match[str]) -> str:
@@ -94,25 +105,25 @@ def _relink(match: re.Match[str], folder: str, page: str) -> str:
     return f"[{text}]({os.path.relpath(found, posixpath.dirname(page) or '.')}{anchor})"
 
 
-def _describe_package(match: re.Match[str]) -> str:
+def _describe_package(package: str) -> str:
     """Every public name of a package; one without documentation is an error."""
-    module = import_module(match[1])
-    parts = []
+    parts = [f"# {package}"]
+    module = import_module(package)
     for name in module.__all__:
         value = getattr(module, name)
-        if name.startswith("_"):
-            continue
-        if callable(value) and not value.__doc__:
-            raise PluginError(f"{match[1]}.{name} is public and not documented")
         home = getattr(value, "__module__", "")
-        if home.startswith("macro_routing") and callable(value) and _is_first_home(match[1], name):
+        if name.startswith("_") or not callable(value) or not home.startswith("macro_routing"):
+            continue
+        if not value.__doc__:
+            raise PluginError(f"{package}.{name} is public and not documented")
+        if _is_first_home(package, name):
             parts.append(f"::: {home}.{name}")
+        else:
+            parts.append(f"## {name}\n\nSee [{home}.{name}][].")
     return "\n\n".join(parts)
 
 
 def _is_first_home(package: str, name: str) -> bool:
-    """Whether a name that several packages export is described here: the root package names what others hold."""
-    return package != "macro_routing" or not any(
-        name in import_module(f"macro_routing.{other}").__all__
-        for other in ("routes", "tasks", "models", "evaluation", "runs", "deploy")
-    )
+    """Whether a name is described here: of several packages that export it, the last one on the page."""
+    exporting = [other for other in _api_pages() if name in import_module(other).__all__]
+    return package == exporting[-1]

@@ -18,6 +18,7 @@ PAGES = (
     "tutorials/from_python.html",
     "how-to/serving.html",
     "reference/python.html",
+    "reference/api/search.html",
     "reference/commands/study-transfer.html",
     "explanation/how_it_works.html",
     "explanation/architecture.html",
@@ -88,6 +89,6 @@ def test_formulas_are_drawn(site, browser):
 
 
 def test_every_public_name_is_described(site, browser):
-    browser.open(Address(f"{site}/reference/python.html"), 1280)
     for name in ("models.routing.apply_route", "search.macro.MacroSettings", "runs.prepare.search_routes"):
+        browser.open(Address(f"{site}/reference/api/{name.partition('.')[0]}.html"), 1280)
         assert browser.run(f"document.getElementById('macro_routing.{name}') !== null"), name
