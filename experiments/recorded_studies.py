@@ -231,7 +231,7 @@ def _write(docs: Path, study: Study, data: dict[str, Any], name: str, table: dic
     device = f"one {machine['cuda:0']}" if "cuda:0" in machine else machine.get("processor", "a machine")
     write_record(
         docs / "data" / f"{_record_name(study.name, name)}.json",
-        command=f"{study.command} {study.words}{_closing_sentence(study)}",
+        command=f"{study.command} {study.words}{_closing_sentence(study)}".replace(RUN, "RUN"),
         config=config,
         seed=seeds[0] if len(seeds) == 1 else ", ".join(map(str, seeds)),
         columns=columns,

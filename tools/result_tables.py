@@ -111,7 +111,9 @@ def peers() -> str:
     """Every method's mean gain over the tasks of the comparison, the oracle apart."""
     rows = [row for row in read_record("peers.json")["results"] if not _LEFT_OUT.search(row["method"])]
     tasks = list(dict.fromkeys(row["task"] for row in rows))
-    lines = ["| method | " + " | ".join(tasks) + " | mean |", "| --- |" + " ---: |" * (len(tasks) + 1)]
+    sizes = [f"{_count_test_items(task.replace(', ', '-')):,}" for task in tasks]
+    heads = [f"{task} (n = {size})" for task, size in zip(tasks, sizes, strict=True)]
+    lines = ["| method | " + " | ".join(heads) + " | mean |", "| --- |" + " ---: |" * (len(tasks) + 1)]
     by_method: dict[str, dict[str, float]] = {}
     for row in rows:
         by_method.setdefault(row["method"], {})[row["task"]] = float(row["difference"].split(" ")[0])
@@ -144,12 +146,19 @@ def paper_reproduction() -> str:
     return "\n".join(["", *lines, ""])
 
 
+def _driver_busy() -> str:
+    """How busy the driver is with a thousand workers that each finish a unit a second, in percent."""
+    row = next(row for row in read_record("scale_driver.json")["results"] if row["workers"] == 1000)
+    return f"{row['milliseconds'] * 1000 / 10:.0f}"
+
+
 VALUES: dict[str, Callable[[], str]] = {
     "gain-direct": lambda: _mean_gain("direct"),
     "gain-other": lambda: _mean_gain("likelihood", "reasoning"),
     "svamp-routed": lambda: _accuracy("svamp", "direct", routed=True),
     "svamp-direct": lambda: _accuracy("svamp", "direct", routed=False),
     "svamp-reasoning": lambda: _accuracy("svamp", "reasoning", routed=False),
+    "driver-busy": _driver_busy,
     "truncated-range": _truncated_range,
     "speed-bound": _speed_bound,
     "generate-seconds": _generate_seconds,
