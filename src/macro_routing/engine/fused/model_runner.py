@@ -189,7 +189,7 @@ class ModelRunner:
         """Feed the tokens that the prefill predicted to all sequences, which are all live."""
         self._best_value.fill_(float("-inf"))
         self._best_value[:, 0] = 0
-        self._best_token[: len(tokens), 0] = tokens[self.tables.live_sequences[: len(tokens)]]
+        self._best_token[: len(tokens), 0] = tokens[self.tables.live_sequences[: len(tokens)].long()]
         self._step.zero_()
         self._launch_update_sequences(rows, members=1)
 
