@@ -31,7 +31,7 @@ from macro_routing.tasks import load_task, make_splits
 SEED = 0
 MOST = 1.1
 """Target: time of a mixture over the sum of its members' times."""
-_TURNS = 3
+_TURNS = 2
 COLUMNS = {
     "mixture": "mixture",
     "layers": "layers applied per token",

@@ -10,7 +10,7 @@ whose written answers are most often correct. Only training examples are used.
 
 import argparse
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,7 @@ def list_grid(routes: Sequence[Route]) -> list[Mixture]:
 # --- judging --------------------------------------------------------------------------------------------------------
 
 
-def judge(way: str, route: RouteOrMixture, evaluations: dict[RouteOrMixture, RouteEvaluation]) -> dict[str, Any]:
+def judge(way: str, route: RouteOrMixture, evaluations: Mapping[RouteOrMixture, RouteEvaluation]) -> dict[str, Any]:
     """A line of the table."""
     standard = Route.standard(route.layers)
     evaluation, baseline = evaluations[route], evaluations[standard]
@@ -146,11 +146,11 @@ def run(
     mixtures, tokens = fit_to_references(frozen, routes, prompts, encode_references(frozen, fitted))
     print(f"{tokens} tokens of {len(fitted)} references: {list(map(str, mixtures))}", flush=True)
     grid = list_grid(routes)
-    by_grid = evaluator.evaluate([routes[0], *grid], fitted)
+    by_grid = evaluator.evaluate(list[RouteOrMixture]([routes[0], *grid]), fitted)
     counts = {str(route): sum(evaluation.correct) for route, evaluation in by_grid.items()}
     print(counts, flush=True)
     best = max(grid, key=lambda mixture: sum(by_grid[mixture].correct))
-    ways = [
+    ways: list[tuple[str, RouteOrMixture]] = [
         ("standard pass", routes[0]),
         *((f"references, {len(mixture.members)} routes", mixture) for mixture in mixtures),
         ("grid", best),
