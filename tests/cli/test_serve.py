@@ -58,6 +58,24 @@ def test_a_route_file_is_served_with_a_word_on_other_numerics(folders, tmp_path)
     assert "numerics" not in run("serve", "L0 L0 RJ", "--model", folders / "llama", "--print").stderr
 
 
+def test_a_mixture_that_only_compares_choices_is_not_served(folders):
+    done = run("serve", "1.5 [L0 RJ] - 0.5 [L0 RJ | no question]", "--model", folders / "llama", "--print", status=2)
+    assert "only compares choices by likelihood" in done.stderr
+
+
+def test_the_plain_command_for_a_mixture(folders):
+    mixture = "1.7 [L0 RJ] - 0.7 [L0-L3 L5 RJ]"
+    command = shlex.split(run("serve", mixture, "--model", folders / "llama", "--print").stdout)
+    assert command[command.index("--served-model-name") + 1] == f"{folders / 'llama'} ({mixture})"
+    assert json.loads(command[command.index("--hf-overrides") + 1]) == {
+        "architectures": ["MacroLlamaForCausalLM"],
+        "macro_model_layers": 6,
+        "macro_layers": [[0, 1, 2, 3, 4, 5], [0, 1, 2, 3, 5]],
+        "macro_adds": [[], []],
+        "macro_weights": [1.7, -0.7],
+    }
+
+
 def test_mistakes_are_named(folders):
     def rejected(*arguments):
         return run("serve", *arguments, status=2).stderr

@@ -13,23 +13,33 @@ from macro_routing.models import apply_route, load_model
 from macro_routing.models.chat import encode_messages
 from macro_routing.models.frozen import LoadOptions, load_tokenizer
 from macro_routing.routes import parse_route
+from macro_routing.routes.mixture import to_mixture
+from macro_routing.routes.notation import parse_route_or_mixture
 from tests.deploy.server import ask_all, serving
 from tests.deploy.vllm_environment import vllm_python, vllm_settings
 from tests.models.tiny import LAYERS, tiny_model, tokens
 
 ROUTES = {"standard": "L0 RJ", "plain": "L0-L3 L2 L2 L4", "adds": "L0-L3 L2(+0.5h-2) L3(-h-1) RJ"}
-EAGER = [(kind, route) for kind in ARCHITECTURES for route in ROUTES]
+# Members that branch after an add's source, that end where others go on, and that share no layer.
+MIXTURES = {
+    "mixture": "[L0-L3 L2 RJ] + 0.5 [L0-L3 L3 RJ] - 0.4 [L0 RJ] - 0.2 [L0-L3 L1(+h-2) L2(-0.25h-1) RJ]",
+    "mixture of prefixes": "[L0-L2] - 0.5 [L0 L4 RJ] + 0.25 [L0-L3] - 0.1 [L1 L0 L2 RJ]",
+    "short mixture": "[L0-L2] - 0.5 [L0 L1 L3(+0.5h-1)] + 0.25 [L0 L1]",
+}
+EAGER = [(kind, route) for kind in ARCHITECTURES for route in (*ROUTES, "mixture")] + [("llama", "mixture of prefixes")]
 # The second differs from the first in a coefficient only: compiled code must not be taken for another route's.
-COMPILED = [("llama", "adds"), ("llama", "other coefficient"), ("mixtral", "adds")]
+COMPILED = [("llama", "adds"), ("llama", "other coefficient"), ("mixtral", "adds"), ("llama", "short mixture")]
 # A real model with few steps, since compiling takes as long as a route is: a repeat, an add, a skip.
 REAL = "L0-L4 L3(+0.25h-2) L4 L27-L29"
+SERVED = ["L0-L17 L17 L18(+0.25h-2) RJ", "1.7 [L0 RJ] - 0.7 [L0-L24 L26 RJ]"]
 NEW_TOKENS = 16
 QUESTIONS = ["The capital of France is", "Name a colour.", "What is 2 + 2?", "Say hello."]
 pytestmark = pytest.mark.engines
 
 
 def _route(name):
-    return parse_route({**ROUTES, "other coefficient": "L0-L3 L2(+2h-2) L3(-h-1) RJ"}[name], LAYERS)
+    texts = {**ROUTES, **MIXTURES, "other coefficient": "L0-L3 L2(+2h-2) L3(-h-1) RJ"}
+    return parse_route_or_mixture(texts[name], LAYERS)
 
 
 def _prompts():
@@ -62,6 +72,7 @@ def answers(models, tmp_path_factory):
     cases = {(*case, "eager"): _case(made, folder, *case, eager=True) for case in EAGER}
     cases |= {(*case, "compiled"): _case(made, folder, *case, eager=False) for case in COMPILED}
     cases["real"] = _real_case()
+    cases["prompt"] = {**_case(made, folder, "qwen3", "mixture"), "prompts": _written(made), "prompt_logprobs": True}
     cases |= {("refused", name): case for name, case in _refused(_case(made, folder, "llama", "plain")).items()}
     (place / "cases.json").write_text(json.dumps(list(cases.values())))
     done = subprocess.run(
@@ -74,6 +85,12 @@ def answers(models, tmp_path_factory):
     )
     assert done.returncode == 0, (done.stdout + done.stderr)[-5000:]
     return dict(zip(cases, json.loads((place / "answers.json").read_text()), strict=True))
+
+
+def _written(made):
+    """Prompts with tokens that a mixture finds plausible, and others."""
+    mixed = apply_route(made["qwen3"], _route("mixture"))
+    return [prompt + _write(mixed, prompt) for prompt in _prompts()]
 
 
 def _case(made, folder, kind, route, *, eager=True):
@@ -105,12 +122,15 @@ def _refused(sound):
     def changed(**overrides):
         return {**sound, "overrides": {**sound["overrides"], **overrides}}
 
+    one_mixture = {"macro_layers": [[0, 1], [0, 1, 2]], "macro_adds": [[], []], "macro_weights": [1.5, -0.5]}
     return {
         "a layer too high": changed(macro_layers=[0, 1, LAYERS]),
         "code for a layer": changed(macro_layers=["__import__('os')"]),
         "another model's layers": changed(macro_model_layers=LAYERS + 1),
         "an add without a state": changed(macro_adds=[[0, 1, 1.0]]),
         "an adapter": {**sound, "settings": {"enable_lora": True}},
+        "a weight of zero": changed(**{**one_mixture, "macro_weights": [1.5, 0.0]}),
+        "embeddings of a mixture": {**changed(**one_mixture), "settings": {"runner": "pooling"}},
     }
 
 
@@ -125,6 +145,15 @@ def test_greedy_tokens_are_those_of_the_routed_transformers_model(case, models, 
     assert answers[case]["tokens"] == [_write(routed, prompt) for prompt in _prompts()]
 
 
+def test_log_probabilities_of_a_prompt_are_those_of_the_mixed_transformers_model(models, answers):
+    mixed = apply_route(models[0]["qwen3"], _route("mixture"))
+    for prompt, there in zip(_written(models[0]), answers["prompt"]["prompt_logprobs"], strict=True):
+        ids = torch.tensor([prompt])
+        here = mixed(ids).logits[0, :-1].log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
+        torch.testing.assert_close(torch.tensor(there), here, rtol=0, atol=1e-4)
+        assert here.isfinite().sum() >= NEW_TOKENS
+
+
 def test_a_real_model_compiled_writes_the_same(answers):
     frozen = load_model("smollm2-135m")
     routed = apply_route(frozen, parse_route(REAL, frozen.layers))
@@ -135,7 +164,7 @@ def test_a_real_model_compiled_writes_the_same(answers):
 def test_weights_are_held_once_and_only_visited_layers_have_slots(kind, route, answers):
     held = answers[kind, route, "eager"]
     assert held["slots"] == _route(route).length
-    assert held["layers"] == len({step.layer for step in _route(route).steps})
+    assert held["layers"] == len({step.layer for member in to_mixture(_route(route)).routes for step in member.steps})
     assert held["parameters"] == answers[kind, "standard", "eager"]["parameters"]
 
 
@@ -147,14 +176,16 @@ def test_weights_are_held_once_and_only_visited_layers_have_slots(kind, route, a
         ("another model's layers", "the route is for 7 layers, but the model has 6"),
         ("an add without a state", "can look back at most 0"),
         ("an adapter", "LoRA"),
+        ("a weight of zero", "between 1e-06 and 1e+06 in size, not 0.0"),
+        ("embeddings of a mixture", "a mixture has no embeddings"),
     ],
 )
 def test_a_bad_route_is_rejected_by_the_engine(name, reason, answers):
     assert reason in answers["refused", name]["refusal"]
 
 
-def test_a_stock_client_gets_the_routed_text_several_requests_at_once(tmp_path):
-    route = "L0-L17 L17 L18(+0.25h-2) RJ"
+@pytest.mark.parametrize("route", SERVED)
+def test_a_stock_client_gets_the_routed_text_several_requests_at_once(route, tmp_path):
     command = [vllm_python(), "-m", "macro_routing.cli.main", "serve", route, "--model", "smollm2-135m"]
     command += ["--engine", "vllm"]
     with serving(command, ["--", "--enforce-eager", "--max-model-len", "512"], vllm_settings(tmp_path)) as url:
@@ -165,7 +196,7 @@ def test_a_stock_client_gets_the_routed_text_several_requests_at_once(tmp_path):
 def routed_texts(route):
     """What the routed transformers model says."""
     frozen = load_model("smollm2-135m")
-    model = apply_route(frozen, parse_route(route, frozen.layers))
+    model = apply_route(frozen, parse_route_or_mixture(route, frozen.layers))
     texts = []
     for question in QUESTIONS:
         ids = torch.tensor([encode_messages(frozen.tokenizer, [{"role": "user", "content": question}])])

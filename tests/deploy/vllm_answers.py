@@ -28,12 +28,25 @@ def answer(case):
     finally:
         gc.collect()
     asked = [{"prompt_token_ids": prompt} for prompt in case["prompts"]]
-    sampling = SamplingParams(temperature=0, max_tokens=case["new_tokens"], ignore_eos=True, detokenize=False)
-    written = [list(one.outputs[0].token_ids) for one in llm.generate(asked, sampling, use_tqdm=False)]
+    sampling = SamplingParams(
+        temperature=0,
+        max_tokens=case["new_tokens"],
+        ignore_eos=True,
+        detokenize=False,
+        prompt_logprobs=0 if case.get("prompt_logprobs") else None,
+    )
+    outputs = llm.generate(asked, sampling, use_tqdm=False)
+    written = [list(one.outputs[0].token_ids) for one in outputs]
     held = llm.apply_model(_held)[0]
     del llm
     cleanup_dist_env_and_memory()
-    return {"tokens": written, **held}
+    return {"tokens": written, "prompt_logprobs": [_prompt_logprobs(one) for one in outputs], **held}
+
+
+def _prompt_logprobs(output):
+    """The log-probability of every token of the prompt but the first, where they were asked for."""
+    pairs = zip((output.prompt_logprobs or [])[1:], output.prompt_token_ids[1:], strict=False)
+    return [by_token[token].logprob for by_token, token in pairs]
 
 
 def _held(model):

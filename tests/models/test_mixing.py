@@ -5,7 +5,7 @@ import torch
 
 from macro_routing.errors import ModelError
 from macro_routing.models import apply_route
-from macro_routing.models.mixing import combine_logits, plan_mixture_steps
+from macro_routing.models.mixing import apply_members, combine_logits, plan_mixture_steps
 from macro_routing.routes import parse_route
 from macro_routing.routes.mixture import Mixture, parse_mixture
 from tests.models.tiny import LAYERS, VARIANTS, tiny_model, tokens
@@ -38,6 +38,13 @@ def test_logits_are_those_of_a_plain_loop(model, mixture):
     ids = tokens()
     assert torch.equal(mixed(ids, use_cache=False).logits, plain_logits(model, mixture, ids))
     assert mixed.config.num_hidden_layers == mixture.length
+
+
+def test_members_are_the_routed_models(model):
+    ids = tokens()
+    members = apply_members(model, MIXTURES[1])(ids, use_cache=False).logits.chunk(4)
+    for member, route in zip(members, MIXTURES[1].routes, strict=True):
+        assert torch.equal(member, apply_route(model, route)(ids, use_cache=False).logits)
 
 
 @pytest.mark.parametrize("mixture", MIXTURES[:2], ids=str)

@@ -10,7 +10,7 @@ import typer
 
 from macro_routing import models
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_progress_message
-from macro_routing.cli.route_argument import find_model_of_route, read_route, read_route_file, read_route_or_mixture
+from macro_routing.cli.route_argument import find_model_of_route, read_route_file, read_route_or_mixture
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.deploy import serving
 from macro_routing.errors import MacroError, ModelError
@@ -102,7 +102,7 @@ def _make_vllm_command(
     route: str, model: str, loading: LoadOptions, name: str | None, arguments: list[str]
 ) -> list[str]:
     metadata = read_model_metadata(model, loading, print_progress_message)
-    parsed = read_route(route, metadata, "vLLM (--engine transformers takes mixtures)")
+    parsed = read_route_or_mixture(route, metadata)
     if read_route_file(route):  # what no numerics_id here can equal
         print_progress_message(
             f"warning: {route} was found under other numerics (transformers' kernels); in vLLM its scores may differ"

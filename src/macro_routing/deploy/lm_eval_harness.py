@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from lm_eval.api.registry import register_model
 from lm_eval.models.huggingface import HFLM
-from tqdm import tqdm
+from tqdm import tqdm  # type: ignore[import-untyped]
 
 from macro_routing.deploy.route_loading import load_route
 from macro_routing.errors import ModelError
@@ -37,6 +37,7 @@ class RoutedHFLM(HFLM):  # type: ignore[misc]  # the harness has no types
     """``HFLM`` on a ``route`` or mixture, for every model this project can name; other arguments are the harness's."""
 
     _model: Any
+    _members: Any
 
     def __init__(
         self,

@@ -26,7 +26,6 @@ from macro_routing.deploy.vllm.hf_overrides import make_route_overrides
 from macro_routing.errors import MacroError, ModelError
 from macro_routing.models.support import get_text_config
 from macro_routing.routes.mixture import RouteOrMixture
-from macro_routing.routes.route import Route
 
 _SECONDS_TO_FINISH = 3
 """For requests that are being answered when the server is stopped."""
@@ -68,7 +67,7 @@ def is_vllm_installed() -> bool:
     return importlib.util.find_spec("vllm") is not None
 
 
-def make_vllm_command(folder: Path, route: Route, config: Any, further: Sequence[str]) -> list[str]:
+def make_vllm_command(folder: Path, route: RouteOrMixture, config: Any, further: Sequence[str]) -> list[str]:
     """The command that serves the model in a folder on a route with vLLM's own server; no weights are loaded."""
     overrides = json.dumps(make_route_overrides(route, config), separators=(",", ":"))
     arguments = [str(folder), "--hf-overrides", overrides, *further]

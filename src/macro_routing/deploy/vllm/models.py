@@ -1,7 +1,8 @@
-"""vLLM's decoders on a route (vLLM imports this module through its registry).
+"""vLLM's decoders on a route or a mixture (vLLM imports this module through its registry).
 
 vLLM builds and loads the layers, so checkpoints, quantization and tensor names do not change. Only the order in which
-``forward`` calls the layers differs.
+``forward`` calls the layers differs. The members of a mixture run in the same pass; their final states travel side by
+side in one tensor, since vLLM only picks rows of it, to ``compute_logits``.
 """
 
 from types import ModuleType
@@ -15,6 +16,8 @@ from vllm.sequence import IntermediateTensors
 
 from macro_routing.deploy.vllm.hf_overrides import read_route_from_hf_config
 from macro_routing.deploy.vllm.steps import build_step_layers, check_engine_config
+from macro_routing.models.mixing import combine_logits, follows_last_step, list_saved_steps, plan_mixture_steps
+from macro_routing.routes.mixture import to_mixture
 
 _BATCH_DIMENSIONS = {"input_ids": 0, "positions": -1, "intermediate_tensors": 0, "inputs_embeds": 0}
 """The batch dimension of each argument."""
@@ -25,19 +28,17 @@ def _make_routed_vllm_decoder_class(stock: Any) -> Any:
 
     class RoutedVllmDecoderModule(stock):  # type: ignore[misc]
         def __init__(self, *, vllm_config: VllmConfig, prefix: str = "", **further: Any) -> None:
-            route = read_route_from_hf_config(vllm_config.model_config.hf_config)
-            check_engine_config(vllm_config)
+            mixture = to_mixture(read_route_from_hf_config(vllm_config.model_config.hf_config))
+            check_engine_config(vllm_config, mixture)
             # Otherwise compiled code counts mixture-of-experts layers in the standard order.
             vllm_config.compilation_config.fast_moe_cold_start = False
             super().__init__(vllm_config=vllm_config, prefix=prefix, **further)
-            steps, self.macro_attentions = build_step_layers(self, route, vllm_config.compilation_config, prefix)
+            self.macro_mixture = mixture
+            self.macro_plan = plan_mixture_steps(mixture.routes)
+            numbers = [node.step.layer for node in self.macro_plan]
+            steps, self.macro_attentions = build_step_layers(self, numbers, vllm_config.compilation_config, prefix)
             # In a module list the repeats would be registered as weights again, under names that no checkpoint has.
             object.__setattr__(self, "macro_steps", steps)
-            self.macro_adds = {  # by step: the step whose input is added, and the coefficient
-                index: (index - step.add.back, step.add.coefficient)
-                for index, step in enumerate(route.steps)
-                if step.add
-            }
 
         def forward(
             self,
@@ -47,26 +48,39 @@ def _make_routed_vllm_decoder_class(stock: Any) -> Any:
             inputs_embeds: torch.Tensor | None = None,
         ) -> torch.Tensor:
             hidden = self.embed_input_ids(input_ids) if inputs_embeds is None else inputs_embeds
-            return _run_route_steps(self, positions, hidden)
+            return _run_steps(self, positions, hidden)
 
     return support_torch_compile(dynamic_arg_dims=_BATCH_DIMENSIONS)(RoutedVllmDecoderModule)
 
 
-def _run_route_steps(decoder: Any, positions: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
-    """Run the steps; layers return the residual stream in two parts, which are summed where an add needs it."""
+def _run_steps(decoder: Any, positions: torch.Tensor, hidden: torch.Tensor) -> torch.Tensor:
+    """The final state of a route; those of a mixture's members side by side.
+
+    Layers return the residual stream in two parts, which are summed where a later step needs it. They may write into
+    what they get, so they get copies of states that are kept.
+    """
+    plan, members = decoder.macro_plan, len(decoder.macro_mixture.members)
+    last_slots = {member: slot for slot, node in enumerate(plan) for member in node.ends}
+    kept = list_saved_steps(plan) | (set(last_slots.values()) if members > 1 else set())
+    states: dict[int | None, torch.Tensor] = {}
     residual = None
-    saved: dict[int, torch.Tensor] = {}
-    sources = {source for source, _ in decoder.macro_adds.values()}
-    for index, layer in enumerate(decoder.macro_steps):
-        if index in sources or index in decoder.macro_adds:
+    if None in kept:
+        states[None], hidden = hidden, hidden.clone()
+    for slot, (layer, node) in enumerate(zip(decoder.macro_steps, plan, strict=True)):
+        if not follows_last_step(node, slot):
+            hidden, residual = states[node.parent].clone(), None
+        if node.add_source is not None:
             hidden, residual = (hidden if residual is None else hidden + residual), None
-        if index in sources:
-            saved[index] = hidden
-        if index in decoder.macro_adds:
-            source, coefficient = decoder.macro_adds[index]
-            hidden = hidden + coefficient * saved[source]
+            hidden = hidden + node.step.add.coefficient * states[node.add_source]
         hidden, residual = layer(positions, hidden, residual)
-    normed: torch.Tensor = decoder.norm(hidden, residual)[0]
+        if slot in kept:
+            states[slot] = hidden + residual
+            hidden, residual = states[slot].clone(), None
+    normed: torch.Tensor
+    if members > 1:
+        normed = decoder.norm(torch.stack([states[last_slots[member]] for member in range(members)], dim=1))
+        return normed.flatten(1)
+    normed = decoder.norm(hidden, residual)[0]
     return normed
 
 
@@ -87,6 +101,16 @@ def _make_routed_model_class(module: ModuleType, family: str) -> Any:
                 super().__init__(vllm_config=vllm_config, prefix=prefix)
             finally:
                 setattr(module, f"{family}Model", original)
+
+        def compute_logits(self, hidden_states: torch.Tensor) -> torch.Tensor | None:
+            mixture = self.model.macro_mixture
+            members = len(mixture.members)
+            logits: torch.Tensor | None
+            logits = super().compute_logits(torch.cat(hidden_states.chunk(members, dim=-1)))
+            # With tensor parallelism, some processes may get none.
+            if logits is None or mixture.is_single:
+                return logits
+            return combine_logits(logits.chunk(members), mixture)
 
     RoutedForCausalLM.__name__ = RoutedForCausalLM.__qualname__ = f"Macro{family}ForCausalLM"
     return RoutedForCausalLM
