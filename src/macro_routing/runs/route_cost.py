@@ -28,6 +28,8 @@ _MOST_SECONDS = 20.0
 """No further turn is begun after these; two there are always, for a single one says nothing of its noise."""
 USEFUL_NOISE = 0.05
 """Turns end when the ratio of the two times is known this well; a larger uncertainty is told in the report."""
+_Turn = tuple[float, float, int | None]
+"""Seconds with one token, seconds with all tokens, peak bytes."""
 _NO_END = (-1,)
 """No token has this number, so every text is written to its budget."""
 
@@ -76,10 +78,6 @@ def _time_routes(
             turns[route].append(_time_one_repeat(model, prompts))
     noise = _uncertainty_of_ratio(list(turns.values()))
     return {route: {**_take_fastest_timing(rows), "noise": noise} for route, rows in turns.items()}
-
-
-_Turn = tuple[float, float, int | None]
-"""Seconds with one token, seconds with all tokens, peak bytes."""
 
 
 def _uncertainty_of_ratio(rows: Sequence[Sequence[_Turn]]) -> float:
