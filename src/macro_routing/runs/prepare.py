@@ -379,7 +379,7 @@ def _check_same_examples(header: Mapping[str, Any], config: RunConfig, run_folde
     check_run_inputs_unchanged(header, {**header, "splits": splits}, run_folder.path)
 
 
-def check_run_inputs_unchanged(before: dict[str, Any], now: dict[str, Any], path: Path) -> None:
+def check_run_inputs_unchanged(before: Mapping[str, Any], now: Mapping[str, Any], path: Path) -> None:
     """Reject to go on with another model, other data or other grading than the run began with."""
     for what, name in _CHECKED_PARTS.items():
         if before[what] != now[what]:
