@@ -1,6 +1,7 @@
 """What a user waits for before anything happens, beside an earlier checkout: set-up, GGUF files, commands.
 
-python -m benchmarks.start_up EARLIER --gguf FILE --set-up --write docs/data/start_up.json
+python -m benchmarks.start_up EARLIER --commands --set-up --write docs/data/start_up.json
+python -m benchmarks.start_up EARLIER --gguf FILE --write docs/data/gguf_import.json
 
 Processor time is given beside wall time, which other processes change. Commands are repeated; the fastest counts.
 """
@@ -76,9 +77,9 @@ def measure(
     return row
 
 
-def measure_all(earlier: Path, files: list[Path], *, set_up: bool) -> Iterator[dict[str, Any]]:
-    """All rows."""
-    for name, arguments in COMMANDS.items():
+def measure_all(earlier: Path, files: list[Path], *, commands: bool, set_up: bool) -> Iterator[dict[str, Any]]:
+    """The rows that were asked for."""
+    for name, arguments in COMMANDS.items() if commands else ():
         yield measure(f"`{name}`", lambda a=arguments: time_macro(earlier, a), lambda a=arguments: time_macro(ROOT, a))
     for file in files:
         yield measure(file.name, lambda f=file: time_conversion(earlier, f), lambda f=file: time_conversion(ROOT, f))
@@ -93,21 +94,25 @@ def main() -> None:
     """Measure and write the record."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("earlier", type=Path)
+    parser.add_argument("--commands", action="store_true")
     parser.add_argument("--gguf", type=Path, action="append", default=[])
     parser.add_argument("--set-up", action="store_true")
     parser.add_argument("--write", type=Path, required=True)
     arguments = parser.parse_args()
     git = ["git", "-C", str(arguments.earlier), "rev-parse", "--short", "HEAD"]
     earlier = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
+    files = [file.resolve() for file in arguments.gguf]
+    rows = measure_all(arguments.earlier.resolve(), files, commands=arguments.commands, set_up=arguments.set_up)
+    asked = " ".join(
+        ["--commands"] * arguments.commands + ["--gguf FILE"] * len(files) + ["--set-up"] * arguments.set_up
+    )
     write_record(
         arguments.write,
-        command=f"python -m benchmarks.start_up EARLIER --gguf FILE … --set-up --write {arguments.write}",
+        command=f"python -m benchmarks.start_up EARLIER {asked} --write {arguments.write}",
         config={"before": earlier, "files": [file.name for file in arguments.gguf]},
         seed="none",
         columns=COLUMNS,
-        results=list(
-            measure_all(arguments.earlier.resolve(), [f.resolve() for f in arguments.gguf], set_up=arguments.set_up)
-        ),
+        results=list(rows),
         summary={"load_average_at_the_end": round(os.getloadavg()[0], 1)},
     )
 

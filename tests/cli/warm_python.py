@@ -22,6 +22,7 @@ from pathlib import Path
 LIBRARIES = (
     *("numpy", "torch", "transformers", "transformers.models.auto.tokenization_auto"),
     *("transformers.models.llama.modeling_llama", "accelerate", "safetensors.torch", "typer.rich_utils", "yaml"),
+    *("scipy.stats", "pydantic.types", "sqlite3", "tomllib"),
 )
 LONGEST = 1 << 20
 """Bytes of one request; arguments and a folder are far below."""
