@@ -91,3 +91,24 @@ def test_the_architecture_names_files_that_exist():
     files = [path.as_posix() for folder in ("src", "tools") for path in (ROOT / folder).rglob("*.py")]
     assert names
     assert not [name for name in names if not any(path.endswith(f"/{name}") for path in files)]
+
+
+def test_preset_paper_has_the_papers_settings(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    import code_tables
+
+    rows = [line.split(" | ") for line in code_tables.presets().splitlines() if line.startswith("| `")]
+    printed = {row[0].strip("| `"): (row[3], row[4].strip(" |")) for row in rows}
+    assert len(printed) == len(code_tables.PAPER)
+    worded = {"method", "final_set", "stream", "validation", "test"}  # depends on the model or the benchmark
+    assert all(ours == paper for name, (ours, paper) in printed.items() if name not in worded)
+
+
+def test_pictures_have_a_dark_theme_once(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "tools")
+    import pictures
+
+    for picture in (ROOT / "docs" / "pictures").glob("*.svg"):
+        svg = picture.read_text(encoding="utf-8")
+        assert svg.count("prefers-color-scheme: dark") == 1
+        assert pictures.add_dark_theme(svg) == svg
