@@ -118,7 +118,7 @@ def exports() -> str:
                 "one copy per step",
                 "those without `layer_types`",
             ),
-            ("`macro lm-eval`", "lm-evaluation-harness", True, False, "once", every),
+            ("`macro lm-eval`", "lm-evaluation-harness", True, True, "once", every),
         ),
     )
 

@@ -22,8 +22,8 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
-from functools import cache, partial
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,11 @@ from macro_routing.cli.main import make_cli_app
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT / "docs" / "data"
 NEEDED = ("command", "config", "commit", "hardware", "seed", "n", "columns", "results")
-COMPUTED = {"code": CODE_TABLES, "results": RESULT_TABLES, "number": RESULT_NUMBERS}
+COMPUTED: Mapping[str, Mapping[str, Callable[[], str]]] = {
+    "code": CODE_TABLES,
+    "results": RESULT_TABLES,
+    "number": RESULT_NUMBERS,
+}
 _BLOCK = re.compile(r"<!-- (table|value|study|code|results|number) (\S+?)((?: \S+)?) -->.*?<!-- end -->", re.DOTALL)
 
 
@@ -113,10 +117,10 @@ def render(text: str, page: Path) -> str:
         kind, name, path = match[1], match[2], match[3].strip()
         if kind in COMPUTED:
             filled = COMPUTED[kind][name]()
+        elif kind == "study":
+            filled = study(name, page)
         else:
-            filled = {"table": table, "value": partial(value, path=path), "study": partial(study, page=page)}[kind](
-                name
-            )
+            filled = table(name) if kind == "table" else value(name, path)
         return f"<!-- {kind} {name}{match[3]} -->{filled}<!-- end -->"
 
     return _BLOCK.sub(fill, text)
