@@ -5,7 +5,7 @@
 A deviation is a step that does not go to the next layer or adds a state: (layer before, layer, how far back). A route
 is contained if one seed's first 30 draws hold all of its deviations. Control seeds are random triples in place of the
 paper's 1, 2 and 42. Other readings draw a number at the last layer, too, where nothing is to be chosen: always, or by
-the length of the program. The best reading for the published routes is compared with the best one for every control.
+the program's length. For "the best of the four" the published routes and every control have their best reading.
 """
 
 import argparse
