@@ -105,7 +105,7 @@ def exports() -> str:
     return _table(
         columns,
         (
-            ("`macro serve`", "vLLM's server", True, False, "once", vllm),
+            ("`macro serve`", "vLLM's server", True, True, "once", vllm),
             ("`macro serve --engine transformers`", "transformers' server", True, True, "once", every),
             ("`macro export --format routed`", "transformers, after `register()`", True, True, "once", every),
             ("`macro export --format hf`", "transformers alone", False, False, "one copy per step", every),
