@@ -185,7 +185,8 @@ def main() -> None:
         write_record(
             arguments.write,
             command=f"python -m experiments.mixture_answers {Path(arguments.model).name} --task {arguments.task}"
-            f" --fitted {arguments.fitted} --judged {arguments.judged} --routes {arguments.routes}",
+            f" --mode {arguments.mode} --answer-budget {arguments.answer_budget} --fitted {arguments.fitted}"
+            f" --judged {arguments.judged} --routes {arguments.routes}",
             config={"model": Path(arguments.model).name, "task": arguments.task, **dataclasses.asdict(decoding)},
             seed=SEED,
             columns=COLUMNS,
