@@ -45,7 +45,7 @@ PRESET_METHODS = {"paper": MACRO, "default": GUIDED, "quick": GUIDED}
 def is_loaded_in_4bit_by_paper(config: Any) -> bool:
     """Whether the paper quantizes a model with this configuration: Mixtral and Qwen3-14B."""
     text = get_text_config(config)
-    return text.model_type == "mixtral" or (text.model_type == "qwen3" and text.num_hidden_layers == 40)
+    return bool(text.model_type == "mixtral" or (text.model_type == "qwen3" and text.num_hidden_layers == 40))
 
 
 def get_paper_settings_for_model(frozen: FrozenModel) -> dict[str, dict[str, Any]]:

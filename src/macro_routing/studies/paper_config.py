@@ -135,7 +135,9 @@ def _read_item(name: str, values: Mapping[str, Any], known_models: Sequence[str]
     """One item; lists become tuples, and what is not said is the study's default."""
     if name != make_file_name(name):
         raise SettingsError(f"[items.{name}]: the name is a folder's, so it may have letters, digits, '-' and '_' only")
-    settings = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+    settings: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value for key, value in values.items()
+    }
     study, shows = settings.pop("study", name), settings.pop("shows", "")
     check_choice(f"study of {name}", study, tuple(SETTINGS))
     models, routes_of = settings.pop("models", tuple(known_models)), settings.pop("routes_of", "")
@@ -148,7 +150,7 @@ def _read_item(name: str, values: Mapping[str, Any], known_models: Sequence[str]
     if study == MAIN_TABLE:
         settings["models"] = models
         check_requested_methods_comparable(settings.get("methods", ()), seeds)
-    built = build_settings(kind, settings, f"[items.{name}]")
+    built: Any = build_settings(kind, settings, f"[items.{name}]")
     parse_task_names(built.tasks)
     return PaperItem(name, study, str(shows), tuple(models), tuple(seeds), built, routes_of)
 

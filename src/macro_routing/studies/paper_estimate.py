@@ -41,7 +41,7 @@ def count_unit_evaluations(config: PaperConfig, unit: PaperUnit) -> int:
             return _count_labels(first, unit.method) + 2 * test
         return test if unit.method == STANDARD else search + _TESTED_ROUTES * test
     if item.study == COST:
-        return 2 * item.settings.items * (item.settings.repeats + 1)
+        return int(2 * item.settings.items * (item.settings.repeats + 1))
     if item.study == LOGIT_LENS:
         return 2 * int(item.settings.items)
     return _count_study(item, search, count_test)
