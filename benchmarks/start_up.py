@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def measure(
 ) -> dict[str, Any]:
     """One row of the table, the earlier checkout first."""
     (before_wall, before_cpu), (wall, cpu) = before(), now()
-    row = {"case": case, "before_wall": before_wall, "before_cpu": before_cpu, "wall": wall, "cpu": cpu}
+    row: dict[str, Any] = {"case": case, "before_wall": before_wall, "before_cpu": before_cpu, "wall": wall, "cpu": cpu}
     print({name: value if name == "case" else round(value, 2) for name, value in row.items()}, flush=True)
     return row
 
@@ -80,14 +81,14 @@ def measure(
 def measure_all(earlier: Path, files: list[Path], *, commands: bool, set_up: bool) -> Iterator[dict[str, Any]]:
     """The rows that were asked for."""
     for name, arguments in COMMANDS.items() if commands else ():
-        yield measure(f"`{name}`", lambda a=arguments: time_macro(earlier, a), lambda a=arguments: time_macro(ROOT, a))
+        yield measure(f"`{name}`", partial(time_macro, earlier, arguments), partial(time_macro, ROOT, arguments))
     for file in files:
-        yield measure(file.name, lambda f=file: time_conversion(earlier, f), lambda f=file: time_conversion(ROOT, f))
+        yield measure(file.name, partial(time_conversion, earlier, file), partial(time_conversion, ROOT, file))
     if set_up:
         everything = ".venv/.ready"
         before = time_set_up(earlier, everything)  # it had one environment for the demo and the tests
         for name, target in (("what the demo needs", f"{everything}-demo"), ("what the tests need", everything)):
-            yield measure(f"set-up, {name}", lambda: before, lambda t=target: time_set_up(ROOT, t))
+            yield measure(f"set-up, {name}", lambda: before, partial(time_set_up, ROOT, target))
 
 
 def main() -> None:

@@ -35,15 +35,18 @@ def test_every_field_and_tensor_is_what_the_gguf_package_reads(source):
         assert np.array_equal(mine.data, theirs.data)
 
 
-def test_a_file_of_the_other_byte_order_is_read_too(tmp_path):
-    writer = gguf.GGUFWriter(tmp_path / "swapped.gguf", "llama", endianess=gguf.GGUFEndian.BIG)
-    writer.add_token_list(["a", "bc", ""])
-    writer.add_token_types([1, 2, 3])
+@pytest.mark.parametrize("order", [gguf.GGUFEndian.LITTLE, gguf.GGUFEndian.BIG], ids=lambda order: order.name)
+def test_arrays_of_every_kind_are_read_in_either_byte_order(tmp_path, order):
+    writer = gguf.GGUFWriter(tmp_path / "arrays.gguf", "llama", endianess=order)
+    arrays = {"texts": ["a", "bc", ""], "whole": [1, -2, 3], "real": [0.5, -1.0, 0.25], "flags": [True, False, True]}
+    for name, values in arrays.items():
+        writer.add_array(name, values)
     for step in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file, writer.close):
         step()
-    fields = gguf_reading.open_gguf(tmp_path / "swapped.gguf").fields
-    assert fields["tokenizer.ggml.tokens"].contents() == ["a", "bc", ""]
-    assert fields["tokenizer.ggml.token_type"].contents() == [1, 2, 3]
+    fast, plain = gguf_reading.open_gguf(tmp_path / "arrays.gguf"), gguf.GGUFReader(tmp_path / "arrays.gguf")
+    for name, values in arrays.items():
+        assert fast.fields[name].contents() == plain.fields[name].contents() == values
+        assert fast.fields[name].types == plain.fields[name].types
 
 
 def test_the_conversion_is_what_transformers_reads(source, tmp_path, monkeypatch):
