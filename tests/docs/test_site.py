@@ -55,7 +55,7 @@ class Address:
 def site(tmp_path_factory):
     """The address of the site; building it fails on a dead link and on a public name without documentation."""
     folder = tmp_path_factory.mktemp("site")
-    command = [MKDOCS, "build", "--strict", "--quiet", "--site-dir", folder]
+    command = [MKDOCS, "build", "--strict", "--site-dir", folder]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(QuietHandler, directory=folder))
