@@ -54,8 +54,8 @@ STUDIED = {
     "cost": "cost",
 }
 """Records of the same studies on another model."""
-NO_MODELS = "not run: none of the seven models could be loaded, the machines have no access to a model hub"
-NO_GPU_TIME = "not run: no GPU time yet"
+NO_MODELS = "not run: none of the seven models was at hand"
+NO_GPU_TIME = "not run yet; needs a GPU"
 
 
 def describe_published_table() -> str:
