@@ -1,4 +1,4 @@
-"""What is missing of ``macro study paper``, many runs beside each other on one GPU: one command for each lease.
+"""What is missing of ``macro study paper``, many runs beside each other on one GPU.
 
     python -m experiments.paper_tables CONFIG --out FOLDER [--model-dir FOLDER] [--minutes 28] [--slots 10]
         [--memory 0.92]

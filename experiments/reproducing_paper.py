@@ -55,7 +55,7 @@ STUDIED = {
 }
 """Records of the same studies on another model."""
 NO_MODELS = "not run: none of the seven models was at hand"
-NO_GPU_TIME = "not run yet; needs a GPU"
+NOT_RUN = "not run yet; needs a GPU"
 
 
 def describe_published_table() -> str:
@@ -153,7 +153,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     rows = [*make_rows_without_models(), *make_rows(PAPER, arguments.runs, NO_MODELS)]
-    available = make_rows(AVAILABLE, arguments.available, NO_GPU_TIME)
+    available = make_rows(AVAILABLE, arguments.available, NOT_RUN)
     for row in [*rows, *available]:
         print(row)
     if arguments.write:
