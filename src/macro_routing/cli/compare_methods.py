@@ -92,7 +92,6 @@ def compare(
 
     Your own data: `macro compare --task mine.csv --answer right --choices right,wrong1,wrong2 --preset quick`
     """
-    check_and_quiet_model_libraries()
     workers = make_worker_settings(flags)
     # The settings of searches are for those that know them, so they are not checked against one method here.
     names, numbers = parse_names(methods), parse_seeds(seeds)
@@ -103,7 +102,7 @@ def compare(
         print_progress_message(f"{CONTRASTIVE} is left out: {NO_AMATEUR}")
         names.remove(CONTRASTIVE)
     base = make_run_config(flags, config, values)
-    # From here on there is something to wait for.
+    check_and_quiet_model_libraries()
     if dry_run:
         print_comparison_plan(base, names, numbers, out, search, store, as_json=as_json)
         return
