@@ -209,7 +209,7 @@ def test_side_effects_of_a_run_answer_its_task_its_way(searched, monkeypatch):
     )
     header = json.loads((searched / "run" / "run.json").read_text())
     header["config"]["given"]["decoding"] = {"mode": "direct"}
-    (searched / "moded").mkdir()
+    shutil.copytree(searched / "run", searched / "moded")
     (searched / "moded" / "run.json").write_text(json.dumps(header))
     words = ("study", "side-effects", searched / "moded", "--tasks", f"{searched / 'mine.jsonl'},category")
     assert call(*words).exit_code == 0

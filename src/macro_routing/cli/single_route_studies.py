@@ -1,6 +1,5 @@
 """The studies of one route: ``macro explain``; ``macro study`` logit-lens, cost, side-effects, depth-tradeoff."""
 
-import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Sequence
@@ -39,9 +38,6 @@ _OVERRIDES = {
 
 def _check_route_readable(argument: str) -> str:
     """Reject a mistyped name before the study, and with it torch, is imported."""
-    with contextlib.suppress(OSError, ValueError):  # impossible as a file's name: a route
-        if (Path(argument) / RUN).is_file():  # what a run's folder lacks is told later
-            return argument
     read_route_text(argument)
     return argument
 
