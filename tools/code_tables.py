@@ -15,8 +15,9 @@ from macro_routing.engine.fused.support import SUPPORTED_MODEL_TYPES as FUSED_AR
 from macro_routing.models.catalog import BUILT_IN_MODELS
 from macro_routing.models.support import SUPPORTED_ARCHITECTURES
 from macro_routing.routes.route_file import RouteFile
+from macro_routing.routes.space import RouteSpace
 from macro_routing.runs import folder as run_folder
-from macro_routing.runs.config import RunConfig, make_run_config
+from macro_routing.runs.config import RunConfig, SpaceSettings, make_run_config
 from macro_routing.runs.methods import MACRO, METHODS
 from macro_routing.settings import get_field_options
 from macro_routing.tasks.benchmarks import BENCHMARKS, CONTAMINATED_PAIRS
@@ -96,6 +97,16 @@ def architectures() -> str:
             for name, models in SUPPORTED_ARCHITECTURES.items()
         ),
     )
+
+
+def architectures_short() -> str:
+    """The tested architectures, those with the same engines in one row."""
+    rows: dict[tuple[bool, ...], list[str]] = {}
+    for name in SUPPORTED_ARCHITECTURES:
+        engines = (name in FUSED_ARCHITECTURES, name in VLLM_ARCHITECTURES, True, name in GGUF_ARCHITECTURES)
+        rows.setdefault(engines, []).append(f"`{name}`")
+    columns = ("`model_type`", "fused decoder", "vLLM", "`hf`, `routed`", "`gguf`")
+    return _table(columns, ((names, *engines) for engines, names in rows.items()))
 
 
 def exports() -> str:
@@ -217,10 +228,15 @@ def _described_fields(settings: type) -> dict[str, str]:
 
 def _settings_rows(settings: type) -> list[tuple[str, str, str]]:
     options, described = get_field_options(settings), _described_fields(settings)
+    if settings is SpaceSettings:
+        described |= _described_fields(RouteSpace)
     rows = []
     for item in dataclasses.fields(settings):
         known = options.get(item.name)
-        help_text = known.help if known else described.get(item.name, "")
+        is_of_the_flag = known is not None and known.flag_value is not None and item.name in described
+        help_text = known.help if known and not is_of_the_flag else described.get(item.name, "")
+        if known and is_of_the_flag:
+            help_text += f" `{known.flag}` sets it to {known.flag_value}."
         default = known.shown_default if known and known.shown_default else _default(item)
         rows.append((f"`{item.name}`", default, help_text))
     return rows
@@ -288,7 +304,7 @@ def _first_line(value: Any) -> str:
 TABLES: dict[str, Callable[[], str]] = {
     name.__name__: name
     for name in (
-        *(architectures, exports, models, presets, tasks, synthetic_tasks, shared_questions, methods),
+        *(architectures, architectures_short, exports, models, presets, tasks, synthetic_tasks, shared_questions, methods),
         *(config_file, run_folder_files, route_file_fields, public_names),
     )
 }

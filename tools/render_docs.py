@@ -31,6 +31,7 @@ from code_tables import TABLES as CODE_TABLES
 from command_pages import command_pages, stale_pages, write_pages
 from pictures import stale_pictures, write_pictures
 from result_tables import TABLES as RESULT_TABLES
+from result_tables import TITLES
 from result_tables import VALUES as RESULT_NUMBERS
 
 from macro_routing.cli.main import make_cli_app
@@ -43,6 +44,10 @@ COMPUTED: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "results": RESULT_TABLES,
     "number": RESULT_NUMBERS,
 }
+MODELS = {"qwen2.5-coder-1.5b-instruct-q4_k_m.gguf": "Qwen2.5-Coder-1.5B"}
+"""What the pages call a model that a record names by its file."""
+_COMPARISONS = ("peers", "search_quality", "search_cost")
+"""Records whose methods have names of their own."""
 _BLOCK = re.compile(r"<!-- (table|value|study|code|results|number) (\S+?)((?: \S+)?) -->.*?<!-- end -->", re.DOTALL)
 
 
@@ -71,15 +76,22 @@ def show(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
-    return f"{value:,}" if isinstance(value, int) else str(value).replace("|", "\\|")
+    if isinstance(value, int):
+        return f"{value:,}"
+    text = str(value).replace("|", "\\|")
+    return re.sub("|".join(map(re.escape, MODELS)), lambda match: MODELS[match[0]], text)
 
 
 def table(name: str) -> str:
     """A record's results as a Markdown table, with what it takes to repeat them below."""
     content = record(name)
     columns = content["columns"]
-    lines = ["| " + " | ".join(columns.values()) + " |", "|" + " --- |" * len(columns)]
-    lines += ["| " + " | ".join(show(row.get(key)) for key in columns) + " |" for row in content["results"]]
+    titles = TITLES if name.startswith(_COMPARISONS) else {}
+    heads = [titles.get(title, title) for title in columns.values()]
+    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(columns)]
+    for row in content["results"]:
+        cells = [show(row.get(key)) for key in columns]
+        lines.append("| " + " | ".join(titles.get(cell, cell) for cell in cells) + " |")
     return "\n".join(["", *lines, "", _origin(content), ""])
 
 
@@ -98,7 +110,7 @@ def study(name: str, page: Path) -> str:
     config = record(name)["config"]
     picture = ROOT / "docs" / "pictures" / f"{Path(name).stem}.svg"
     shown = [f"![{config['title']}]({os.path.relpath(picture, page.parent)})"] if picture.is_file() else []
-    parts = [f"Model: {config['model']}. {config['headline']}" if config["model"] else config["headline"], *shown]
+    parts = [f"Model: {show(config['model'])}. {config['headline']}" if config["model"] else config["headline"], *shown]
     return "\n" + "\n\n".join([*parts, table(name).strip(), *config["notes"]]) + "\n"
 
 

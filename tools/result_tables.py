@@ -13,7 +13,25 @@ from macro_routing.routes import parse_route
 DATA = Path(__file__).resolve().parents[1] / "docs" / "data"
 RUNS = DATA.parents[1] / "experiments" / "raw" / "runs"
 WAYS = {"direct": "direct answers", "likelihood": "choices by likelihood", "reasoning": "with reasoning"}
-METHODS = {"guided": "default", "macro": "paper", "random": "random", "rys": "RYS"}
+METHODS = {"guided": "this project's default", "macro": "the paper's search", "random": "random", "rys": "RYS"}
+TITLES = {
+    "guided": METHODS["guided"],
+    "MACRO, guided": METHODS["guided"],
+    "guided against": "this project's default against",
+    "guided, half of the budget: gain, points": "this project's default, half of the budget: gain, points",
+    "evaluations, guided": "evaluations, this project's default",
+    "guided minus restarted, points": "default minus restarted, points",
+    "paper": METHODS["macro"],
+    "MACRO": METHODS["macro"],
+    "paper, restarted": "the paper's search, restarted",
+    "MACRO, restarted": "the paper's search, restarted",
+    "macro-restarts": "the paper's search, restarted",
+    "paper, restarted: gain, points": "the paper's search, restarted: gain, points",
+    "MACRO (top-1)": "the paper's search (top-1)",
+    "MACRO (no Vit.)": "the paper's search (no Viterbi decoding)",
+    "rys": "RYS",
+}
+"""What the pages call a method, by its name in the records of the comparisons."""
 UNCHANGED = "+0.0 (+0.0 to +0.0)"
 _LEFT_OUT = re.compile(r"published|^standard$|top-1|no Vit")
 """Rows of the comparison that are no methods of their own."""
@@ -56,8 +74,8 @@ def _truncation(row: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]
     return f"{before} → {after}"
 
 
-def headline() -> str:
-    """Gains on test sets, setting by setting, grouped by how the model answers."""
+def headline(*, short: bool = False) -> str:
+    """Gains on test sets, setting by setting, grouped by how the model answers; short: one interval per row."""
     rows = read_record("search_quality.json")["results"]
     answers = {row["setting"]: row for row in read_record("search_quality_answers.json")["results"]}
     lines = ["| task | n | standard (%) | " + " | ".join(METHODS.values()) + " | truncated (%) |"]
@@ -65,14 +83,21 @@ def headline() -> str:
     for mode, title in WAYS.items():
         chosen = [row for row in rows if split_setting(row)[1] == mode]
         means = " | ".join(f"**{fmean(_gain(row, method) for row in chosen):+.1f}**" for method in METHODS)
-        lines.append(f"| **{title}**, mean of {len(chosen)} | | | {means} | |")
+        mean = f", mean of {len(chosen)} | | | {means} | |" if len(chosen) > 1 else " | |" + " |" * (len(METHODS) + 2)
+        lines.append(f"| **{title}**{mean}")
         for row in sorted(chosen, key=lambda row: -_gain(row, "guided")):
             task, _, small = split_setting(row)
             count = f"{_count_test_items(('small-' if small else '') + f'{task}-{mode}'):,}"
-            gains = " | ".join(row[method].replace(UNCHANGED, "0") for method in METHODS)
+            cells = [row[method].replace(UNCHANGED, "0") for method in METHODS]
+            gains = " | ".join(cells[:1] + [cell.split(" ")[0] for cell in cells[1:]] if short else cells)
             name = task + (" ᵃ" if small else "")
             lines.append(f"| {name} | {count} | {row['standard']:.1f} | {gains} | {_truncation(row, answers)} |")
     return "\n".join(["", *lines, ""])
+
+
+def headline_short() -> str:
+    """The headline with the default's intervals alone."""
+    return headline(short=True)
 
 
 def _mean_gain(*modes: str) -> str:
@@ -80,11 +105,44 @@ def _mean_gain(*modes: str) -> str:
     return f"{fmean(_gain(row, 'guided') for row in rows):+.1f}"
 
 
-def _accuracy(task: str, mode: str, *, routed: bool) -> str:
-    row = next(
-        one for one in read_record("search_quality.json")["results"] if split_setting(one) == (task, mode, False)
-    )
-    return f"{row['standard'] + (_gain(row, 'guided') if routed else 0):.1f}"
+def _standard(task: str, mode: str) -> str:
+    """The accuracy of the standard pass, averaged over the runs of a setting."""
+    rows = read_record("search_quality.json")["results"]
+    return f"{next(row for row in rows if split_setting(row) == (task, mode, False))['standard']:.1f}"
+
+
+def _routed(task: str, mode: str) -> str:
+    """The measured accuracy of the routes that the default search returned."""
+    rows = read_record("peers.json")["results"]
+    key = (f"{task}, {mode}", "MACRO, guided")
+    return f"{next(row for row in rows if (row['task'], row['method']) == key)['accuracy']:.1f}"
+
+
+def _paper_rows(task: str, mode: str) -> list[Mapping[str, Any]]:
+    rows = read_record("results.json")["results"]
+    return [row for row in rows if (row["task"], row["mode"]) == (task, mode)]
+
+
+def _paper_mean(task: str, mode: str, column: str) -> str:
+    return f"{fmean(row[column] for row in _paper_rows(task, mode)):.1f}"
+
+
+def _paper_gains(task: str, mode: str) -> str:
+    gains = [float(str(row["difference"]).split(" ")[0]) for row in _paper_rows(task, mode)]
+    return f"{min(gains):.1f} to {max(gains):.1f}"
+
+
+def _repeated_gain() -> str:
+    """The gain of the paper's search on counting with seed 1, in the runs of the comparison."""
+    rows = read_record("search_quality.json")["results"]
+    raw = next(row["raw"] for row in rows if split_setting(row) == ("counting", "direct", False))
+    return f"{100 * raw['macro-1'][1]:+.1f}"
+
+
+def _summary(against: str, name: str) -> str:
+    """A mean of the comparison of mixtures; the sign is said in words."""
+    rows = read_record("mixture_quality_summary.json")["results"]
+    return f"{abs(next(row[name] for row in rows if row['compared'] == f'returned against {against}')):.2g}"
 
 
 def _truncated_range() -> str:
@@ -121,7 +179,7 @@ def peers() -> str:
     for method in order:
         gains = by_method[method]
         cells = " | ".join(f"{gains[task]:+.1f}" if task in gains else "" for task in tasks)
-        lines.append(f"| {method} | {cells} | {fmean(gains.values()):+.1f} |")
+        lines.append(f"| {TITLES.get(method, method)} | {cells} | {fmean(gains.values()):+.1f} |")
     return "\n".join(["", *lines, ""])
 
 
@@ -133,7 +191,7 @@ def paper_reproduction() -> str:
         "answers",
         "n",
         "standard (%)",
-        "MACRO (%)",
+        "the paper's search (%)",
         "gain, seeds 1, 2, 42 (points)",
         "majority answer (%)",
     )
@@ -155,14 +213,23 @@ def _driver_busy() -> str:
 VALUES: dict[str, Callable[[], str]] = {
     "gain-direct": lambda: _mean_gain("direct"),
     "gain-other": lambda: _mean_gain("likelihood", "reasoning"),
-    "svamp-routed": lambda: _accuracy("svamp", "direct", routed=True),
-    "svamp-direct": lambda: _accuracy("svamp", "direct", routed=False),
-    "svamp-reasoning": lambda: _accuracy("svamp", "reasoning", routed=False),
+    "svamp-routed": lambda: _routed("svamp", "direct"),
+    "svamp-reasoning": lambda: _standard("svamp", "reasoning"),
+    "counting-standard": lambda: _standard("counting", "direct"),
+    "counting-routed": lambda: _routed("counting", "direct"),
+    "counting-majority": lambda: _paper_mean("counting", "direct", "constant"),
+    "counting-repeated": _repeated_gain,
+    "gsm8k-standard": lambda: _paper_mean("gsm8k", "direct", "standard"),
+    "gsm8k-gains": lambda: _paper_gains("gsm8k", "direct"),
+    "reasoning-gains": lambda: _paper_gains("counting", "reasoning"),
+    "mixture-gain": lambda: _summary("standard", "mean"),
+    "mixture-behind": lambda: _summary("best control", "mean"),
+    "mixture-behind-p": lambda: _summary("best control", "p_holm"),
     "driver-busy": _driver_busy,
     "truncated-range": _truncated_range,
     "speed-bound": _speed_bound,
     "generate-seconds": _generate_seconds,
 }
 TABLES: dict[str, Callable[[], str]] = {
-    one.__name__.replace("_", "-"): one for one in (headline, peers, paper_reproduction)
+    one.__name__.replace("_", "-"): one for one in (headline, headline_short, peers, paper_reproduction)
 }
