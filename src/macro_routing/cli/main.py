@@ -21,7 +21,7 @@ COMMANDS = {
         "search",
         "Search a better order of a model's layers for a task, choose one on held-out data, test it once.",
     ),
-    "resume": ("resume", "Go on with a run that was stopped; it ends as if it had never been."),
+    "resume": ("resume", "Continue a run that was stopped; the result is the same as without the stop."),
     "report": (
         "report",
         "Write a run's report as one HTML page that needs nothing else; also of a run that is not finished.",

@@ -51,7 +51,7 @@ def resume(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Go on with a run that was stopped; it ends as if it had never been. A finished run is only printed.
+    """Continue a run that was stopped; the result is the same as without the stop. A finished run is only printed.
 
     Example: `macro resume runs/category-smollm2-135m-quick-0`
     """

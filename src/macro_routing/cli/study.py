@@ -46,7 +46,7 @@ _METHOD_OVERRIDE = FlagCustomization(value="macro", help="Search method; one tha
 def main_table(call: StudyCommandInputs) -> None:
     """Run every method on every model, task and seed, and gather the paper's main table with ranks and deviations.
 
-    Beside it stand three more tables: whether the first method beats the standard pass over tasks (significance),
+    It also writes three more tables: whether the first method beats the standard pass over tasks (significance),
     search time against accuracy, and the best routes.
 
     Example: `macro study main-table --tasks category,sequence --methods macro,random,rys --seeds 1,2`
