@@ -12,6 +12,7 @@ from typing import Any
 from macro_routing.deploy.gguf_export import ARCHITECTURES as GGUF_ARCHITECTURES
 from macro_routing.deploy.vllm.hf_overrides import ARCHITECTURES as VLLM_ARCHITECTURES
 from macro_routing.engine.fused.support import SUPPORTED_MODEL_TYPES as FUSED_ARCHITECTURES
+from macro_routing.evaluation import smallest_detectable_gain
 from macro_routing.models.catalog import BUILT_IN_MODELS
 from macro_routing.models.support import SUPPORTED_ARCHITECTURES
 from macro_routing.routes.route_file import RouteFile
@@ -208,6 +209,12 @@ def methods() -> str:
     return _table(("`--method`", "in tables"), ((f"`{name}`", one.title) for name, one in METHODS.items()))
 
 
+def detectable_gains() -> str:
+    """The smallest gain that test sets of several sizes can show."""
+    sizes = (50, 100, 200, 500, 1000)
+    return _table(("test items", "points"), ((size, f"{100 * smallest_detectable_gain(size):.1f}") for size in sizes))
+
+
 @cache
 def _described_fields(settings: type) -> dict[str, str]:
     """What stands below each field of a dataclass and of those it is made of."""
@@ -304,7 +311,17 @@ def _first_line(value: Any) -> str:
 TABLES: dict[str, Callable[[], str]] = {
     name.__name__: name
     for name in (
-        *(architectures, architectures_short, exports, models, presets, tasks, synthetic_tasks, shared_questions, methods),
-        *(config_file, run_folder_files, route_file_fields, public_names),
+        *(
+            architectures,
+            architectures_short,
+            exports,
+            models,
+            presets,
+            tasks,
+            synthetic_tasks,
+            shared_questions,
+            methods,
+        ),
+        *(detectable_gains, config_file, run_folder_files, route_file_fields, public_names),
     )
 }

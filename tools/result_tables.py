@@ -152,6 +152,17 @@ def _truncated_range() -> str:
     return f"{min(shares):.0f} to {max(shares):.0f}"
 
 
+def _standard_range(folder: str) -> str:
+    """By how many points the standard pass differs at most between the runs of a setting that share a test set."""
+    counts: dict[str, list[int]] = {}
+    for line in (RUNS / f"{folder}.jsonl").read_text(encoding="utf-8").splitlines():
+        run = json.loads(line)
+        if "standard" in run["right"]:
+            counts.setdefault(run["test"], []).append(int(run["right"]["standard"], 16).bit_count())
+    most = max(max(numbers) - min(numbers) for numbers in counts.values())
+    return f"{100 * most / _count_test_items(folder):.1f}"
+
+
 def _speed_bound() -> str:
     """How many times as fast as ``generate`` at its fastest pace per applied layer, for the same routes."""
     raw = read_record("fused_qwen.json")["results"][0]["raw"]
@@ -225,6 +236,7 @@ VALUES: dict[str, Callable[[], str]] = {
     "mixture-gain": lambda: _summary("standard", "mean"),
     "mixture-behind": lambda: _summary("best control", "mean"),
     "mixture-behind-p": lambda: _summary("best control", "p_holm"),
+    "standard-range": lambda: _standard_range("svamp-direct"),
     "driver-busy": _driver_busy,
     "truncated-range": _truncated_range,
     "speed-bound": _speed_bound,

@@ -20,7 +20,9 @@ from macro_routing.models.frozen import LoadOptions, choose_dtype_name, read_mod
 @with_run_options("dtype", "revision")
 def serve(
     flags: FlagTables,
-    route: Annotated[str, typer.Argument(help="The route, in any notation, a route file or a run's folder.", show_default=False)],
+    route: Annotated[
+        str, typer.Argument(help="The route, in any notation, a route file or a run's folder.", show_default=False)
+    ],
     model: Annotated[
         str | None,
         typer.Option(help="A built-in name, a folder, a .gguf file or a hub id.", show_default="the route file's"),

@@ -77,8 +77,8 @@ def logit_lens(call: StudyCommandInputs, route: RouteArgument) -> None:
 def cost(call: StudyCommandInputs, route: RouteArgument) -> None:
     """Measure time per item and peak memory of a route beside the standard pass, on this engine.
 
-    Both answer the same items in turns; time per token is shown next to time per item, since a route that generates less
-    looks faster than it is.
+    Both answer the same items in turns; time per token is shown next to time per item, since a route that generates
+    less looks faster than it is.
 
     Example: `macro study cost 'L0-L17 L17 RJ' --tasks category,sequence`
     """
