@@ -44,8 +44,12 @@ COMPUTED: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "results": RESULT_TABLES,
     "number": RESULT_NUMBERS,
 }
-MODELS = {"qwen2.5-coder-1.5b-instruct-q4_k_m.gguf": "Qwen2.5-Coder-1.5B"}
-"""What the pages call a model that a record names by its file."""
+WORDING = {
+    "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf": "Qwen2.5-Coder-1.5B",
+    "not run: none of the seven models was at hand": "not run",
+    "played seconds": "simulated seconds",
+}
+"""What the pages write in place of a record's words: names for files, and what the page says once."""
 _COMPARISONS = ("peers", "search_quality", "search_cost")
 """Records whose methods have names of their own."""
 _BLOCK = re.compile(r"<!-- (table|value|study|code|results|number) (\S+?)((?: \S+)?) -->.*?<!-- end -->", re.DOTALL)
@@ -79,7 +83,7 @@ def show(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     text = str(value).replace("|", "\\|")
-    return re.sub("|".join(map(re.escape, MODELS)), lambda match: MODELS[match[0]], text)
+    return re.sub("|".join(map(re.escape, WORDING)), lambda match: WORDING[match[0]], text)
 
 
 def table(name: str) -> str:
@@ -87,7 +91,7 @@ def table(name: str) -> str:
     content = record(name)
     columns = content["columns"]
     titles = TITLES if name.startswith(_COMPARISONS) else {}
-    heads = [titles.get(title, title) for title in columns.values()]
+    heads = [show(titles.get(title, title)) for title in columns.values()]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(columns)]
     for row in content["results"]:
         cells = [show(row.get(key)) for key in columns]
