@@ -17,7 +17,7 @@ from macro_routing.runs import folder as files_of_run
 from macro_routing.runs.methods import METHODS
 from macro_routing.search import state_file
 from tests.fuzz.inputs import files, mistaken
-from tests.runs.small import small_frozen, small_task
+from tests.runs.small import small_folder, small_frozen, small_task
 from tests.runs.test_run import CONFIG
 
 _BASE = CONFIG.with_changes(
@@ -66,10 +66,12 @@ class _StopSoon(Listener):
 def make_unfinished_runs(folder):
     """Folders of runs of every method: after a round, and with a chosen route."""
     frozen, task = small_frozen(), small_task()
+    amateur = Path(folder) / "amateur"
+    settings = {**_SEARCH, "contrastive": {"amateur": str(amateur if amateur.exists() else small_folder(amateur))}}
     for method in METHODS:
         chosen, after_round = Path(folder) / f"{method}-chosen", Path(folder) / f"{method}-begun"
         if not chosen.exists():
-            config = _BASE.with_changes(method=method, search=_SEARCH.get(method, {}))
+            config = _BASE.with_changes(method=method, search=settings.get(method, {}))
             with suppress(_Enough):
                 run_search(
                     config, chosen, frozen=frozen, task=task, listener=_KeepTwoStates(chosen, after_round),
