@@ -8,10 +8,11 @@ import pytest
 
 from macro_routing.cli.compare_methods import _describe_beyond_control
 from macro_routing.engine.likelihood import score_choices
-from macro_routing.errors import RunError, SettingsError
+from macro_routing.errors import MacroError, RunError, SettingsError
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.mixture_weights import fit_weights
 from macro_routing.evaluation.model_answers import answer_with_every_route, build_choice_items
+from macro_routing.models import load_model
 from macro_routing.report import write_method_comparison, write_report
 from macro_routing.routes.mixture import Mixture, parse_mixture
 from macro_routing.routes.route_file import parse_route_file
@@ -20,7 +21,7 @@ from macro_routing.runs.compare_methods import compare_methods
 from macro_routing.runs.control_comparison import compare_with_best_control
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.prepare import prepare_run, resume_run
-from tests.models.tiny import LAYERS
+from tests.models.tiny import LAYERS, tiny_model
 from tests.runs.small import small_folder, small_frozen, small_task
 
 TARGET = parse_mixture("2.2 [L0 RJ] - 1.2 [L0 RJ | no question]", LAYERS)
@@ -103,13 +104,13 @@ def test_pmi_is_found_and_the_search_finds_it_too(compared):
     assert "only compares choices by likelihood" in cost["not_measured"]
 
 
-def test_two_models_are_added_with_fitted_weights(compared, known):
+def test_two_models_are_added_with_fitted_weights(compared, known, amateur):
     """The same model twice: whatever the weights, its choices."""
     _, runs = compared
     result = runs["contrastive"].result
     assert result.kind == "two models"
     assert result.comparison.difference == 0
-    search = {**BASE.given["search"], "amateur": "x"}
+    search = {**BASE.given["search"], "amateur": amateur}
     run = prepare_run(BASE.with_changes(method="contrastive", seed=1, search=search), **known)
     examples = [run.splits.train[index] for index in run.searcher.searched_examples]
     items = build_choice_items(known["frozen"], known["task"], examples, by_letter=False)
@@ -190,6 +191,17 @@ def test_where_text_is_written(known, tmp_path):
         search = {"amateur": "x"} if method == "contrastive" else {}
         with pytest.raises(SettingsError, match=f"method = {method} is not allowed with mode = direct: it compares"):
             run_search(direct.with_changes(method=method, search=search), tmp_path / method, **known)
+
+
+def test_an_amateur_that_does_not_fit_is_told_before_anything_is_run(known, tmp_path):
+    other = load_model("smollm2-135m").tokenizer
+    tiny_model("llama").save_pretrained(tmp_path / "other")
+    other.save_pretrained(tmp_path / "other")
+    for name, message in (("other", "has another tokenizer"), ("nowhere", "there is no folder")):
+        search = {"amateur": str(tmp_path / name)}
+        with pytest.raises(MacroError, match=message):
+            compare_methods(BASE, ["pmi", "contrastive"], [1], tmp_path / "run", search=search, **known)
+        assert not (tmp_path / "run").exists()
 
 
 def test_what_a_control_does_not_take(known, tmp_path):

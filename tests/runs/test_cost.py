@@ -88,7 +88,7 @@ def test_a_run_keeps_its_cost_and_asks_nothing_of_the_test_set_for_it(frozen, tm
         asked.append([example.id for example in examples])
         return route_cost.measure_cost(evaluator, routes, examples)
 
-    monkeypatch.setattr("macro_routing.runs.search_run.measure_cost", note)
+    monkeypatch.setattr("macro_routing.runs.route_run.measure_cost", note)
     folder = tmp_path / "run"
     result = run_search(CONFIG, folder, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
     tested = {example["id"] for example in json.loads((folder / files.ANSWERS).read_text())["examples"]}

@@ -107,6 +107,16 @@ def test_the_number_of_draws_is_kept_where_mixtures_are_searched(frozen, task, t
     assert mixing.n_member_candidates == 12
 
 
+@pytest.mark.parametrize(
+    ("mode", "max_cost", "mixtures"), [("likelihood", 2.0, True), ("likelihood", 1.0, False), ("direct", 2.0, False)]
+)
+def test_the_plan_names_mixtures_only_where_they_are_searched(frozen, task, tmp_path, mode, max_cost, mixtures):
+    config = CONFIG.with_changes(decoding={"mode": mode}, decision={"max_cost": max_cost})
+    run = prepare_run(config, frozen=frozen, task=task, store=tmp_path / "s.sqlite")
+    assert ("mixtures of up to 3 routes" in run.plan.objective) is mixtures
+    assert (run.decision.members == 3) is mixtures
+
+
 def test_mixtures_need_choices_compared_by_likelihood(frozen, task, tmp_path):
     direct = CONFIG.with_changes(decoding={"mode": "direct"}, decision={"members": 2})
     with pytest.raises(SettingsError, match="members = 2 is not allowed with mode = direct"):

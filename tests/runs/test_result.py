@@ -28,6 +28,7 @@ def compare(fixed: int, broken: int, n: int = 400) -> PairedComparison:
         (LONGER, (10, 15), {}, "No evidence of a gain: -1.2 points", False),
         (LONGER, (8, 18), {}, "The route is probably worse than the standard pass: -2.5 points", False),
         (LONGER, (0, 5), {}, "The route is probably worse than the standard pass: -1.2 points", False),
+        (LONGER, (0, 1), {}, "No evidence of a gain: -0.2 points", False),
         (LONGER, (10, 60), {}, "The route is worse than the standard pass: -12.5 points", False),
         (SHORTER, (10, 10), {"objective": "speed"}, "within 3 points, with 10 % fewer layers: +0.0 points", True),
         (SHORTER, (40, 45), {"objective": "speed"}, "does not show whether the route, with 10 % fewer layers", True),

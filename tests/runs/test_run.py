@@ -189,7 +189,7 @@ def test_draws_that_are_given_without_a_budget_are_the_draws(frozen):
     assert [size.draws for size in searcher.planned_round_sizes[:-1]] == [5, 5, 5]
     assert (
         describe_schedule(searcher)
-        == "3 rounds of 5 draws on 10 examples each, confirmation of at most 6 routes on 30 examples"
+        == "3 rounds of 5 draws on 10 examples, confirmation of at most 6 routes on 30 examples"
     )
     more = make_run_config(task="small", preset="quick", search=given, budget=2000)
     assert more.make_searcher(frozen, DecodingSettings("likelihood"), 60, list).max_draws_per_round > 5

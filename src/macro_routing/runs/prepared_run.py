@@ -23,6 +23,7 @@ from macro_routing.runs.options import CONFIG_FILE, format_config_as_toml
 from macro_routing.runs.progress import Listener, Listeners, RunLog, RunPlan
 from macro_routing.runs.result import RunResult, minimum_detectable_gain
 from macro_routing.search import MacroSearch, Searcher
+from macro_routing.search.decision_settings import DecisionSettings
 from macro_routing.search.mixture_controls import ControlSearch
 from macro_routing.tasks import Splits, Task, make_splits
 from macro_routing.version import __version__
@@ -42,6 +43,11 @@ class PreparedRun(ABC):
     listener: Listener
     guards: Mapping[str, Task] = field(default_factory=dict)
     """Other tasks that the chosen route must not harm."""
+
+    @property
+    def decision(self) -> DecisionSettings:
+        """The settings of the final decision, as they are for this way of answering."""
+        return self.config.resolve_decision(self.evaluator.decoding)
 
     @property
     def plan(self) -> RunPlan:
@@ -64,7 +70,7 @@ class PreparedRun(ABC):
             minimum_detectable_gain(test),
             describe_schedule(self.searcher),
             len(self.holdout),
-            self.config.decision.describe() if self.decides_by_test else "",
+            self.decision.describe() if self.decides_by_test else "",
             self.describe_decision_power(),
         )
 
@@ -204,8 +210,8 @@ def describe_schedule(search: SearchPlan) -> str:
         if purpose:
             parts.append(f"{purpose} of at most {draws} routes on {examples} examples")
         else:
-            each = max(len(size.examples) for size in sizes)
-            parts.append(f"{rounds} of {draws} draws on {each} examples{' each' if len(sizes) > 1 else ''}")
+            fewest, most = (of(len(size.examples) for size in sizes) for of in (min, max))
+            parts.append(f"{rounds} of {draws} draws on {most if fewest == most else f'{fewest} to {most}'} examples")
     return ", ".join(parts) or "nothing to search"
 
 

@@ -251,7 +251,7 @@ def _describe_gain(
         if decision:
             evidence_before = f"p = {decision['p_value']:.2g} on {decision['n']} fresh examples"
             passed = f" The {what} passed the decision ({evidence_before}); the test set does not confirm it."
-        is_likely_loss = comparison.difference < 0 and comparison.high <= 0
+        is_likely_loss = comparison.difference < 0 and comparison.high <= 0 and comparison.p_value < 0.5
         begin = f"The {what} is probably worse than the standard pass" if is_likely_loss else "No evidence of a gain"
         return f"{begin}: {gained} ({evidence}); {power}.{passed}"
     if comparison.difference > 0:

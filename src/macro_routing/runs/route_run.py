@@ -73,7 +73,7 @@ class RouteRun(PreparedRun):
             make_route_test_result(name, str(evaluation.route), evaluation.route.length, evaluation.outcomes)
             for name, evaluation in tested
         ]
-        result = make_route_result(choice, made, comparison, str(folder.path), self.config.decision)
+        result = make_route_result(choice, made, comparison, str(folder.path), self.decision)
         return dataclasses.replace(result, verdict=result.verdict + describe_chance_level(self.splits.test, comparison))
 
     def _measure_cost(self, folder: RunFolder, route: RouteOrMixture) -> None:
@@ -108,8 +108,8 @@ class RouteRun(PreparedRun):
                 "macro": __version__,
                 "settings": dataclasses.asdict(self.searcher.settings),
                 "decision": {
-                    name: getattr(self.config.decision, name)
-                    for name in list_used_decision_settings(self.config.method, self.config.decision.objective)
+                    name: getattr(self.decision, name)
+                    for name in list_used_decision_settings(self.config.method, self.decision.objective)
                 },
             },
             recommended=result.recommended,

@@ -48,7 +48,7 @@ class SearchRun(RouteRun):
     @property
     def decides_by_test(self) -> bool:
         """Whether the final decision is a test on examples that the search does not use, or validation alone."""
-        return isinstance(self.searcher, GuidedSearch) or self.config.decision.objective == SPEED
+        return isinstance(self.searcher, GuidedSearch) or self.decision.objective == SPEED
 
     @property
     def holdout(self) -> Sequence[int]:
@@ -59,7 +59,7 @@ class SearchRun(RouteRun):
         """What the final decision can show; empty where validation alone selects."""
         if not self.decides_by_test:
             return ""
-        return describe_decision_power(self.config.decision, len(self.holdout) + len(self.splits.validation))
+        return describe_decision_power(self.decision, len(self.holdout) + len(self.splits.validation))
 
     # --- searching ------------------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class SearchRun(RouteRun):
                 self.progress_reporting_evaluator.evaluate(routes, [self.splits.train[index] for index in held])
                 if held
                 else {},
-                self.config.decision,
+                self.decision,
                 self._find_guard_task_objection,
             )
         else:

@@ -31,13 +31,13 @@ class DecisionSettings(CheckedSettings):
         3.0, "Points of accuracy that a faster route may lose; with --objective speed.", _PANEL
     )
     max_cost: float | None = option(
-        None, "Maximum number of layers applied, as a multiple of the model's, from 1. Sets the price to 0 and, where"
-        " choices are compared by likelihood, allows mixtures.", _PANEL, shown_default="no maximum",
+        None, "Maximum number of layers applied, as a multiple of the model's, from 1. Sets the price to 0 and, above 1"
+        " and where choices are compared by likelihood, allows mixtures.", _PANEL, shown_default="no maximum",
     )  # fmt: skip
     members: int | None = option(
         None, "Maximum number of routes of a mixture, whose predictions are added with weights; above 1, half of the"
         " budget is for mixtures.", _PANEL,
-        shown_default="1; 3 with --max-cost",
+        shown_default="1; 3 with --max-cost above 1",
     )  # fmt: skip
 
     def __post_init__(self) -> None:
@@ -47,7 +47,8 @@ class DecisionSettings(CheckedSettings):
         if self.max_cost is not None:
             check_number("max_cost", self.max_cost, minimum=1)
             object.__setattr__(self, "max_cost", float(self.max_cost))
-        price, members = (_PRICE, 1) if self.max_cost is None else (0.0, _MEMBERS)
+        price = _PRICE if self.max_cost is None else 0.0
+        members = _MEMBERS if (self.max_cost or 1) > 1 else 1
         if self.price is not None:
             check_number("price", self.price, minimum=0, maximum=100)
             price = float(self.price)
