@@ -20,10 +20,9 @@ from macro_routing.evaluation.model_answers import grade_choice_likelihoods
 from macro_routing.evaluation.outcomes import ExampleOutcome, RouteEvaluation
 from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.models.catalog import fetch_model_folder
-from macro_routing.models.frozen import FrozenModel, load_model, load_tokenizer
+from macro_routing.models.frozen import LoadOptions, load_model, load_tokenizer
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as files
-from macro_routing.runs.config import RunConfig
 from macro_routing.runs.final_selection import FinalSelection, select_without_decision
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
@@ -113,16 +112,6 @@ class ControlRun(RouteRun):
         self.listener.on_round(report)
 
 
-def check_amateur(config: RunConfig, name: str, frozen: FrozenModel) -> None:
-    """Reject a smaller model that is not found, or that has another tokenizer, before anything is run."""
-    loading = dataclasses.replace(config.loading, revision=None)
-    tokenizer = load_tokenizer(fetch_model_folder(name), name, loading)
-    if tokenizer.get_vocab() != frozen.tokenizer.get_vocab():
-        raise SettingsError(
-            f"amateur = {name} has another tokenizer than {frozen.name}; name a model with the same tokenizer"
-        )
-
-
 @dataclass(frozen=True, eq=False)
 class ContrastiveRun(ControlRun):
     """The model and a smaller one of the same tokenizer, with fitted weights; no route runs two models."""
@@ -149,10 +138,25 @@ class ContrastiveRun(ControlRun):
         folder.write_json(files.RESULT, result.to_json())
         return result
 
+    @property
+    def _amateur(self) -> tuple[str, LoadOptions]:
+        """The name of the smaller model, and how it is loaded."""
+        name: str = self.searcher.settings.amateur  # type: ignore[attr-defined]  # its settings are ContrastiveSettings
+        return name, dataclasses.replace(self.config.loading, revision=None)
+
+    def check_amateur(self) -> None:
+        """Reject a smaller model that is not found, or that has another tokenizer, before anything is run."""
+        name, loading = self._amateur
+        frozen = self.evaluator.frozen
+        if load_tokenizer(fetch_model_folder(name), name, loading).get_vocab() != frozen.tokenizer.get_vocab():
+            raise SettingsError(
+                f"amateur = {name} has another tokenizer than {frozen.name}; name a model with the same tokenizer"
+            )
+
     def _load_amateur_evaluator(self) -> Evaluator:
-        name = self.searcher.settings.amateur  # type: ignore[attr-defined]  # its settings are ContrastiveSettings
+        name, loading = self._amateur
         self.listener.on_message(f"loading {name}")
-        amateur = load_model(name, dataclasses.replace(self.config.loading, revision=None), self.listener.on_message)
+        amateur = load_model(name, loading, self.listener.on_message)
         return dataclasses.replace(self.progress_reporting_evaluator, frozen=amateur, executor=None)
 
     def _evaluate_both(self, amateur: Evaluator, examples: Sequence[Example]) -> list[RouteEvaluation]:

@@ -18,7 +18,7 @@ from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.models.hidden_states import compute_block_influence
 from macro_routing.peers.per_example_search import PerExampleSearch
 from macro_routing.runs.config import DataSettings, RunConfig, make_run_config
-from macro_routing.runs.control_run import ContrastiveRun, ControlRun, check_amateur
+from macro_routing.runs.control_run import ContrastiveRun, ControlRun
 from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.per_example_run import DrLLMRun, OracleRun
@@ -327,11 +327,11 @@ def _prepare_run_without_search_state(
         if value:
             raise SettingsError(f"{name} is not allowed with method = {config.method}; leave it out")
     if isinstance(searcher, ControlSearch):
-        run = ControlRun
-        if searcher.control == CONTRASTIVE:
-            run = ContrastiveRun
-            check_amateur(config, searcher.settings.amateur, evaluator.frozen)
-        return run(config, evaluator, splits, searcher, listener)
+        if searcher.control != CONTRASTIVE:
+            return ControlRun(config, evaluator, splits, searcher, listener)
+        contrastive = ContrastiveRun(config, evaluator, splits, searcher, listener)
+        contrastive.check_amateur()
+        return contrastive
     kind = DrLLMRun if METHODS[config.method].kind == "router" else OracleRun
     return kind(config, evaluator, splits, searcher, listener)
 
