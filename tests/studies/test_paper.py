@@ -170,6 +170,11 @@ def test_the_command(place, tmp_path):
         ({"throughput": {"seconds_per_evaluation": 0, "parameters": 1}}, "seconds_per_evaluation = 0"),
         ({"items": {"main-table": {"methods": ["macro"], "models": ["other"]}}}, "models of main-table = 'other'"),
         ({"runs": {"sed": 1}}, "unknown key 'sed'"),
+        ({"seeds": "1,2"}, "seeds of main-table = '1,2' is not allowed: write a list"),
+        ({"seeds": ["1"]}, "seeds of main-table"),
+        ({"tasks": ["sciqq"]}, "did you mean 'sciq'"),
+        ({"items": {"main-table": {"method": ["macro"]}}}, "unknown key 'method'"),
+        ({"items": {"main-table": {"methods": ["macro", "contrastive"]}}}, "contrastive needs a smaller model"),
     ],
 )
 def test_mistakes_are_named(change, message):

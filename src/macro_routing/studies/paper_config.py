@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from macro_routing.errors import SettingsError
+from macro_routing.errors import SettingsError, shorten_value
 from macro_routing.models.frozen import LoadOptions
 from macro_routing.report.formatting import shorten_model_name
 from macro_routing.runs.config import RunConfig, make_run_config
 from macro_routing.runs.methods import MACRO, METHODS, check_requested_methods_comparable
 from macro_routing.runs.presets import PAPER
-from macro_routing.settings import build_settings, check_choice, check_known_keys, check_number
+from macro_routing.search.mixture_controls import CONTRASTIVE
+from macro_routing.settings import build_settings, check_choice, check_integer, check_known_keys, check_number
 from macro_routing.studies.folder import make_file_name
 from macro_routing.studies.settings import (
     AblationSettings,
@@ -24,6 +25,7 @@ from macro_routing.studies.settings import (
     TransferSettings,
 )
 from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode, parse_task_names
+from macro_routing.tasks.catalog import list_task_names
 
 MAIN_TABLE, COMPOSITION, COST, LOGIT_LENS = "main-table", "composition", "cost", "logit-lens"
 
@@ -108,6 +110,8 @@ class PaperConfig:
 
 def read_paper_config(values: Mapping[str, Any], model_dir: Path | None = None) -> PaperConfig:
     """Check a configuration and build it; unknown keys and names are rejected."""
+    if model_dir is not None and not model_dir.is_dir():
+        raise SettingsError(f"--model-dir {model_dir} is not a folder")
     check_known_keys(values, ["tasks", "seeds", "runs", "models", "items", "throughput"], "the configuration")
     models, items = values.get("models"), values.get("items")
     if not isinstance(models, Mapping) or not models or not isinstance(items, Mapping) or not items:
@@ -144,15 +148,33 @@ def _read_item(name: str, values: Mapping[str, Any], known_models: Sequence[str]
     for model in models:
         check_choice(f"models of {name}", model, tuple(known_models))
     kind = SETTINGS[study]
-    seeds = settings.get("seeds", (1,))
-    if "seeds" not in {field.name for field in dataclasses.fields(kind)}:
+    known = [field.name for field in dataclasses.fields(kind)]
+    check_known_keys(settings, [*known, "seeds"], f"[items.{name}]")
+    seeds = _check_seeds(name, settings.get("seeds", (1,)))
+    if "seeds" not in known:
         settings.pop("seeds", None)
     if study == MAIN_TABLE:
         settings["models"] = models
-        check_requested_methods_comparable(settings.get("methods", ()), seeds)
+        _check_methods(name, settings.get("methods", ()), seeds)
     built: Any = build_settings(kind, settings, f"[items.{name}]")
-    parse_task_names(built.tasks)
+    for task in parse_task_names(built.tasks):
+        if not Path(task.task).suffix:  # a file may be on another machine
+            check_choice(f"tasks of {name}", task.task, tuple(list_task_names()))
     return PaperItem(name, study, str(shows), tuple(models), tuple(seeds), built, routes_of)
+
+
+def _check_seeds(name: str, seeds: Any) -> tuple[int, ...]:
+    if not isinstance(seeds, tuple):
+        raise SettingsError(f"seeds of {name} = {shorten_value(seeds)} is not allowed: write a list, such as [1, 2]")
+    for seed in seeds:
+        check_integer(f"seeds of {name}", seed, minimum=0)
+    return seeds
+
+
+def _check_methods(name: str, methods: Any, seeds: Sequence[int]) -> None:
+    check_requested_methods_comparable(methods, seeds)
+    if CONTRASTIVE in methods:
+        raise SettingsError(f"methods of {name}: {CONTRASTIVE} needs a smaller model; compare it with macro compare")
 
 
 @dataclass(frozen=True)
