@@ -1,6 +1,7 @@
 """The paper's tables with several processes, stopped and gone on with."""
 
 import json
+import re
 
 from experiments.paper_tables import main, order_units
 from tests.runs.small import small_folder, write_task_file
@@ -29,7 +30,8 @@ def test_two_processes_share_the_units_and_a_second_call_finds_nothing_left(tmp_
     (tmp_path / "paper.toml").write_text(CONFIG.format(tmp_path))
     command = [str(tmp_path / "paper.toml"), "--out", str(tmp_path / "out"), "--model-dir", str(tmp_path / "models")]
     main([*command, "--minutes", "0.0001", "--slots", "1"])
-    assert "0 of 4 units are done." in capsys.readouterr().out
+    before = re.search(r"(\d) of 4 units are done", capsys.readouterr().out)
+    assert int(before[1]) < 4  # the one that runs may come to its end before it is interrupted
     main([*command, "--minutes", "10", "--slots", "2"])
     assert "main-table: 4 of 4" in capsys.readouterr().out
     data = json.loads((tmp_path / "out" / "main-table" / "data.json").read_text())
