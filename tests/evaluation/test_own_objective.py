@@ -80,16 +80,22 @@ def test_a_stopped_search_goes_on_and_ends_the_same(tmp_path):
         str(draw.proposal.route) for draw in whole.state.draws
     ]
     assert result.evidence.p_value == whole.evidence.p_value
-    # Of the two rounds before, only the standard pass on the first round's examples is asked for again.
+    # Of the two rounds before, only the standard pass and another route on the first round's examples are asked
+    # for again.
     repeated = [(route, example) for route, example in continued.asked if (route, example) in set(stopping.asked)]
-    assert {route for route, _ in repeated} == {Route.standard(8)}
-    assert len(repeated) == 15
+    assert {route.is_standard for route, _ in repeated} == {True, False}
+    assert len(repeated) == 30
 
 
 def test_another_objective_or_other_settings_do_not_go_on(tmp_path):
     maximize_objective(Objective(), SPACE, EXAMPLES, folder=tmp_path, settings=SETTINGS)
     with pytest.raises(SearchError, match="another objective or other examples"):
         maximize_objective(Objective(fall=0.1), SPACE, EXAMPLES, folder=tmp_path, settings=SETTINGS)
+    worse_elsewhere = lambda routes, examples: [  # noqa: E731 equal for the standard pass
+        row if route.is_standard else row / 2 for route, row in zip(routes, Objective()(routes, examples), strict=True)
+    ]
+    with pytest.raises(SearchError, match="another objective or other examples"):
+        maximize_objective(worse_elsewhere, SPACE, EXAMPLES, folder=tmp_path, settings=SETTINGS)
     with pytest.raises(SearchError, match="another search"):
         maximize_objective(Objective(), SPACE, EXAMPLES, folder=tmp_path, settings=SETTINGS, seed=5)
 
@@ -98,7 +104,7 @@ def test_another_objective_or_other_settings_do_not_go_on(tmp_path):
     ("scores", "words"),
     [
         (np.full((20, 15), 1.5), "outside of 0 to 1"),
-        (np.full((20, 15), np.nan), "outside of 0 to 1"),
+        (np.full((20, 15), np.nan), "returned NaN"),
         (np.full(20, 0.5), "a row for each"),
         (None, "shape"),
         ("good", "must return numbers"),

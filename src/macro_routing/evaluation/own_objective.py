@@ -69,7 +69,7 @@ def maximize_objective(  # noqa: PLR0913
         result = maximize_objective(score_routes, RouteSpace(model.layers), examples, folder="search", seed=1)
         print(result.route, result.evidence)
     """
-    settings, decision = settings or GuidedSettings(), decision or DecisionSettings()
+    settings, decision, examples = settings or GuidedSettings(), decision or DecisionSettings(), list(examples)
     if decision.members != 1:
         raise SearchError("mixtures cannot be searched with an objective of your own; give DecisionSettings(members=1)")
     budget = settings.min_evaluations(len(examples)) if budget is None else budget
@@ -101,16 +101,17 @@ def _search_to_end(
 
 
 def _load_or_start(search: GuidedSearch, scores: "_ObjectiveScores", folder: str | Path) -> SearchState:
-    """The saved state if the objective still gives the score that was recorded first; else the initial state."""
+    """The saved state if the objective still gives what was recorded in the first round; else the initial state."""
     path = Path(folder) / STATE
     if not path.is_file():
         return search.make_initial_state()
     state = load_state(path)
     search.check_state(state)
-    if state.draws:
-        recorded, first = state.draws[0], search.planned_round_sizes[0].examples
+    first_round = [draw for draw in state.draws if draw.round == state.draws[0].round]
+    # The standard pass and one other route.
+    for recorded in {draw.proposal.route.is_standard: draw for draw in reversed(first_round)}.values():
         route = recorded.proposal.route
-        now = _to_score(scores.compute([route], first)[route])
+        now = _to_score(scores.compute([route], search.planned_round_sizes[0].examples)[route])
         if not isinstance(recorded.outcome, Score) or abs(recorded.outcome.accuracy - now.accuracy) > 1e-6:
             raise SearchError(
                 f"{folder} was searched with another objective or other examples: the score of {route} on the first"
@@ -147,7 +148,7 @@ def _check_scores(values: ArrayLike, shape: tuple[int, int]) -> NDArray[np.float
     """The objective's scores as an array; another shape, and scores outside of 0 to 1, are rejected."""
     try:
         scores = np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RuntimeError):  # RuntimeError: of a tensor with a gradient
         raise SearchError(
             f"the objective must return numbers by [route, example], not a {type(values).__name__}"
         ) from None
@@ -156,6 +157,8 @@ def _check_scores(values: ArrayLike, shape: tuple[int, int]) -> NDArray[np.float
             f"the objective returned scores of shape {scores.shape}; {shape} is needed: a row for each of"
             f" {shape[0]} routes, a column for each of {shape[1]} examples"
         )
-    if not ((scores >= 0) & (scores <= 1)).all():  # NaN fails, too
+    if np.isnan(scores).any():
+        raise SearchError("the objective returned NaN; return a score from 0 to 1 for every route and example")
+    if not ((scores >= 0) & (scores <= 1)).all():
         raise SearchError("the objective returned a score outside of 0 to 1; scale the scores to that range")
     return scores
