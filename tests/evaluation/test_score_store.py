@@ -131,7 +131,7 @@ def test_pages_damaged_later_are_this_projects_error(store):
     with store.path.open("r+b") as file:
         file.seek(4096)
         file.write(b"damage" * 20_000)
-    with pytest.raises(StoreError):
+    with pytest.raises(StoreError, match="delete it, then its scores are computed again"):
         _read_all(store.path)
 
 
