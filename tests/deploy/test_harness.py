@@ -183,7 +183,8 @@ def test_the_harness_scores_the_routed_model_and_records_its_route(python, place
 def mixed_run(request, python, place, tmp_path_factory):
     """A run of the harness with a mixture, in batches of this size."""
     out = tmp_path_factory.mktemp("mixture")
-    tasks = "tiny_choices,tiny_greedy,tiny_text"
+    # To write, the harness tries 64 texts of the model's length, and without a GPU nothing stops it where memory ends.
+    tasks = "tiny_choices,tiny_greedy" if request.param == "auto" else "tiny_choices,tiny_greedy,tiny_text"
     harness(python, place, out, route=MIXTURE, task=tasks, batch=request.param)
     return out
 
@@ -198,7 +199,8 @@ def test_choices_of_a_mixture_score_as_in_macro_evaluate(place, mixed_run):
         return ChoiceItem(prompt, tuple(ids[len(prompt) :] for ids in texts))
 
     items = [make_item(item["question"], item["choices"]) for item in ITEMS]
-    here = combine_choice_scores(MIXTURE, score_choices_for_routes(frozen.model, MIXTURE.routes, items))
+    by_route = score_choices_for_routes(frozen.model, MIXTURE.routes, items)
+    here = combine_choice_scores(MIXTURE, {(route, True): values for route, values in by_route.items()})
     results, answers = written(mixed_run)
     torch.testing.assert_close(scores(answers), torch.tensor(here), rtol=0, atol=1e-4)
     assert results["config"]["macro_route"] == str(MIXTURE)
@@ -212,6 +214,7 @@ def test_only_what_a_mixture_writes_is_its_greedy_choice(mixed_run):
 
 
 @pytest.mark.engines
+@pytest.mark.parametrize("mixed_run", ["3"], indirect=True)
 def test_a_mixture_writes_what_the_mixed_model_writes(place, mixed_run):
     frozen = load_model(str(place / "model"))
     mixed = apply_route(frozen, MIXTURE)
