@@ -227,8 +227,8 @@ def _make_store_error(path: Path, error: Exception) -> StoreError:
         sqlite3.SQLITE_FULL: f"the score store {path} cannot be used: the disk is full; make room and resume",
         sqlite3.SQLITE_BUSY: f"the score store {path} cannot be used: another process is writing to it;"
         " wait and resume",
-        sqlite3.SQLITE_CORRUPT: f"the score store {path} cannot be used: {error}; delete it, then its scores are computed"
-        " again where they are needed, or name another with --store",
+        sqlite3.SQLITE_CORRUPT: f"the score store {path} cannot be used: {error}; delete it, then its scores are"
+        " computed again where they are needed, or name another with --store",
     }
     return StoreError(messages.get(code, f"the score store {path} cannot be used: {error}; name another with --store"))
 
