@@ -181,8 +181,8 @@ def test_a_router_whose_choice_cannot_be_run_has_no_result(frozen, tmp_path):
     with pytest.raises(WorkerError, match=f"{chosen} could not be tested: it crashed its worker 3 times"):
         _cursed(frozen, tmp_path / "run", "drllm", lambda route, one: str(route) == chosen and one in test)
     assert not (tmp_path / "run" / "result.json").exists()
-    mended = resume_run(tmp_path / "run", frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
-    assert mended.variants == whole.variants
+    resumed = resume_run(tmp_path / "run", frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
+    assert resumed.variants == whole.variants
 
 
 def test_the_oracle_is_a_bound_and_stands_apart(frozen, tmp_path):

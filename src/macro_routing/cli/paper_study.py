@@ -6,17 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from macro_routing.cli.console import (
-    check_and_quiet_model_libraries,
-    print_fields,
-    print_json,
-    print_table,
-    read_toml,
-)
+from macro_routing.cli.console import check_and_quiet_model_libraries, print_fields, print_json, read_toml
 from macro_routing.cli.progress import make_progress_listener
 from macro_routing.cli.run_options import EXECUTION_PANEL, OUTPUT_PANEL, JsonOption
 from macro_routing.cli.stopping import show_hint_on_interrupt
-from macro_routing.cli.study_command import check_minutes_option
+from macro_routing.cli.study_command import check_minutes_option, print_study_table
 from macro_routing.errors import PAUSED, SettingsError
 
 if TYPE_CHECKING:
@@ -103,13 +97,7 @@ def _print_items(session: "PaperSession", *, as_json: bool) -> None:
         print_json({"headline": result.headline, "items": list(result.table.rows), "notes": list(result.table.notes)})
         return
     columns = [column for column in result.table.columns if column.is_number or column.heading == "item"]
-    print_table(
-        [column.heading for column in columns],
-        [[column.format_cell(row) for column in columns] for row in result.table.rows],
-        left=[column.heading for column in columns if not column.is_number],
-        box=None,
-        padding=(0, 1, 0, 0),
-    )
+    print_study_table(columns, result.table.rows)
     for row in result.table.rows:
         if row["note"]:
             print(f"{row['item']}: {row['note']}")

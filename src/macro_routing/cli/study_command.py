@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -42,6 +42,9 @@ from macro_routing.errors import SettingsError
 from macro_routing.runs.config import RunConfig
 from macro_routing.settings import check_number
 from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
+
+if TYPE_CHECKING:
+    from macro_routing.studies.tables import Column
 
 RunStudy = Callable[["studies.StudyContext"], "studies.StudyResult"]
 
@@ -196,6 +199,17 @@ def _check_study_tasks(base: RunConfig, tasks: Sequence[TaskWithAnswerMode]) -> 
             raise SettingsError(f"{same} and {task} are the same task, answered the same way; name it once")
 
 
+def print_study_table(columns: Sequence["Column"], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print these columns of a study's table."""
+    print_table(
+        [column.heading for column in columns],
+        [[column.format_cell(row) for column in columns] for row in rows],
+        left=[column.heading for column in columns if not column.is_number],
+        box=None,
+        padding=(0, 1, 0, 0),
+    )
+
+
 def write_and_print_study(
     folder: "studies.StudyFolder", result: "studies.StudyResult", settings: Mapping[str, Any], *, as_json: bool
 ) -> None:
@@ -205,15 +219,8 @@ def write_and_print_study(
     if as_json:
         print_json(data)
         return
-    columns = result.table.columns
     print_paragraph(result.headline)
-    print_table(
-        [column.heading for column in columns],
-        [[column.format_cell(row) for column in columns] for row in result.table.rows],
-        left=[column.heading for column in columns if not column.is_number],
-        box=None,
-        padding=(0, 1, 0, 0),
-    )
+    print_study_table(result.table.columns, result.table.rows)
     for note in result.table.notes:
         print_paragraph(note)
     fields = [("folder", str(folder.path)), ("tables", "; ".join(f"{name}.md, .tex, .csv" for name in result.tables))]
