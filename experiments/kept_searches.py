@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record import current_commit, describe_run_hardware, write_record
-from experiments.method_comparison import BUDGET, check_selection, limit_gpu_memory
+from experiments.method_comparison import check_selection, limit_gpu_memory
 from experiments.recorded_runs import pack_verdicts, unpack_verdicts
 
 Line = dict[str, Any]
@@ -96,7 +96,7 @@ def write_kept_record(
     write_record(
         path,
         command=f"python -m {module} MODEL --runs FOLDER",
-        config={"budget": BUDGET, "models": sorted({line["model"] for line in lines}), **config},
+        config={"models": sorted({line["model"] for line in lines}), **config},
         seed=join("seed"),
         where=join("hardware"),
         commits=join("commit"),

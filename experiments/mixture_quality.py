@@ -5,12 +5,8 @@
     python -m experiments.mixture_quality [--write docs/data/mixture_quality.json]
 
 The first runs what is missing and keeps a line a search; the second makes the tables of what is kept. Tasks, seeds,
-budget and ``--max-cost 2`` are those of docs/results/search_protocol.md. Controls learn from the same training examples
+budget and ``--max-cost 3`` are those of docs/results/search_protocol.md. Controls learn from the same training examples
 as the mixture, and the best of them is the one with the highest training accuracy.
-
-Lines kept at commit ce7f9ff had controls of this file's own, and a search without PMI among its members. Since then the
-controls are those of ``macro compare``: their weights are rounded to three digits, and the average is of the three best
-among the standard pass and routes with one layer left out or repeated, not of the search's candidates for members.
 """
 
 import argparse
@@ -50,7 +46,7 @@ from macro_routing.search.mixture_controls import (
 
 KEPT = ROOT / "experiments" / "raw" / "mixture_quality.jsonl"
 TASKS = ("sciq", "arc_easy", "openbookqa", "medqa", "mmlu_pro")
-MAX_COST = 2.0
+MAX_COST = 3.0
 STANDARD, SINGLE, RETURNED, FITTED, BEST_CONTROL = "standard", "single", "returned", "fitted", "best control"
 CONTROLS = {
     "PMI": PMI,
@@ -243,7 +239,9 @@ def main() -> None:
         lines = read_kept(arguments.kept)
         other = arguments.write.with_name(f"{arguments.write.stem}_summary.json")
         for path, columns, table in ((arguments.write, COLUMNS, rows), (other, SUMMARY, summary)):
-            write_kept_record(path, "experiments.mixture_quality", lines, columns, table, max_cost=MAX_COST)
+            write_kept_record(
+                path, "experiments.mixture_quality", lines, columns, table, budget=BUDGET, max_cost=MAX_COST
+            )
 
 
 if __name__ == "__main__":

@@ -134,7 +134,7 @@ def main() -> None:
     print_rows(rows)
     if arguments.write:
         lines = read_kept(arguments.kept)
-        write_kept_record(arguments.write, "experiments.speed_objective", lines, COLUMNS, rows)
+        write_kept_record(arguments.write, "experiments.speed_objective", lines, COLUMNS, rows, budget=BUDGET)
 
 
 if __name__ == "__main__":

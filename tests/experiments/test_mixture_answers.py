@@ -1,15 +1,31 @@
-"""Weights for written answers: both ways end to end on a tiny model."""
+"""Mixtures for written answers, end to end on a tiny model."""
 
 import argparse
+import json
+from collections import Counter
 
 import torch
 
-from experiments.mixture_answers import encode_references, list_members, make_token_items, run
-from macro_routing.evaluation import Evaluator
+from experiments import mixture_answers
+from experiments.kept_searches import read_correct, run_missing
+from experiments.mixture_answers import (
+    GRID,
+    SAMPLES,
+    SELF_CONSISTENCY,
+    STANDARD,
+    encode_references,
+    list_grid,
+    list_missing,
+    make_rows,
+    make_token_items,
+    sample_answers,
+    vote,
+)
 from macro_routing.evaluation.decoding_settings import DecodingSettings
-from macro_routing.evaluation.model_answers import encode_prompts
+from macro_routing.evaluation.model_answers import answer_examples, encode_prompts
+from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.routes.mixture import parse_mixture
-from tests.runs.small import small_frozen, small_task
+from tests.runs.small import small_folder, small_frozen, small_task
 
 DECODING = DecodingSettings("direct", answer_budget=2)
 
@@ -30,12 +46,55 @@ def test_tokens_of_references_are_choices_among_plausible_ones():
         assert [token for (token,) in item.choices] == plausible
 
 
-def test_both_ways_are_judged_on_other_examples():
+def test_samples_differ_and_leave_the_model_as_it_was():
     frozen, task = small_frozen(), small_task()
-    arguments = argparse.Namespace(fitted=10, judged=6, routes=4)
-    rows, summary = run(arguments, frozen, task, Evaluator(frozen, task, DECODING))
-    assert [rows[0]["way"], rows[-1]["way"]] == ["standard pass", "grid"]
-    assert {row["n"] for row in rows} == {6}
-    assert len(summary["grid"]) > 4
-    mixture = parse_mixture(rows[-1]["mixture"].strip("`"), frozen.layers)
-    assert set(mixture.routes) <= set(list_members(frozen.layers, 4))
+    examples = task.pools["train"][:12]
+    before = answer_examples(frozen, frozen.model, task, examples, DECODING)
+    samples = sample_answers(frozen, task, examples, DECODING, seed=1)
+    assert len(samples) == SAMPLES
+    assert len({tuple(one.text for one in sample) for sample in samples}) > 1
+    assert sample_answers(frozen, task, examples, DECODING, seed=1) == samples
+    assert answer_examples(frozen, frozen.model, task, examples, DECODING) == before
+
+
+def test_samples_follow_the_models_distribution():
+    frozen, task = small_frozen(), small_task()
+    example = task.pools["train"][0]
+    decoding = DecodingSettings("direct", answer_budget=1)
+    (prompt,) = encode_prompts(frozen, task, [example], decoding)
+    logits = frozen.model(torch.tensor([prompt])).logits[0, -1].float()
+    expected = (logits / mixture_answers.TEMPERATURE).softmax(-1)
+    sampled = Counter(
+        one.text for sample in sample_answers(frozen, task, [example] * 1000, decoding, 3) for one in sample
+    )
+    for token in expected.topk(5).indices.tolist():
+        share = sampled[str(frozen.tokenizer.decode([token], skip_special_tokens=True))] / (1000 * SAMPLES)
+        assert abs(share - float(expected[token])) < 0.05
+
+
+def test_the_most_common_answer_wins_and_the_earliest_of_equal_ones():
+    samples = [ExampleOutcome(text == "b", text) for text in "abb"]
+    assert vote(samples).prediction == "b"
+    assert vote([ExampleOutcome(False, text) for text in "cab"]).prediction == "c"
+
+
+def test_a_setting_is_run_once_and_tabulated(tmp_path, monkeypatch):
+    model = str(small_folder(tmp_path / "model"))
+    monkeypatch.setattr(mixture_answers, "SETTINGS", {"counting-direct": ("counting", DECODING)})
+    for name, value in (("FITTED", 6), ("REFITTED", 4), ("TESTED", 10), ("SINGLE_SKIPS", 2)):
+        monkeypatch.setattr(mixture_answers, name, value)
+    arguments = argparse.Namespace(
+        model=model, runs=tmp_path, kept=tmp_path / "kept.jsonl", data_dir=None, minutes=20.0, only="", methods=None,
+        seeds={"1"}, share=None,
+    )  # fmt: skip
+    for _ in range(2):  # nothing is run twice
+        run_missing(arguments, GRID, list_missing)
+    (line,) = [json.loads(text) for text in arguments.kept.read_text().splitlines()]
+    assert all(len(read_correct(line, way)) == 10 for way in line["right"])
+    grid = parse_mixture(line["routes"][GRID], line["layers"])
+    assert any(set(grid.routes) == set(mixture.routes) for mixture in list_grid(line["layers"]))
+    rows = {row["way"]: row for row in make_rows(arguments.kept)}
+    assert list(rows) == [STANDARD, GRID, "DoLa, static", "SkipLayerCD", "references", SELF_CONSISTENCY]
+    assert rows[STANDARD]["difference"] is None
+    assert rows[SELF_CONSISTENCY]["layers"] == SAMPLES
+    assert rows[GRID]["p_holm"] >= 0

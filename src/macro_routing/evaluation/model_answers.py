@@ -39,7 +39,7 @@ def answer_examples(
         items = build_choice_items(frozen, task, examples, by_letter=decoding.by_letter)
         return grade_choice_likelihoods(examples, score_choices(model, items), decoding)
     prompts, stages = encode_prompts_and_generation_stages(frozen, task, examples, decoding)
-    return _grade_texts(frozen, task, examples, generate_reasoning_then_answer(model, prompts, stages))
+    return grade_texts(frozen, task, examples, generate_reasoning_then_answer(model, prompts, stages))
 
 
 def answer_with_every_route(  # noqa: PLR0913
@@ -70,7 +70,7 @@ def answer_with_every_route(  # noqa: PLR0913
     prompts, stages = encode_prompts_and_generation_stages(frozen, task, examples, decoding)
     request = _make_generation_request(frozen, routes, stages, decoding)
     generated = generate_for_routes(frozen.model, routes, prompts, request, get_fused_decoder(frozen, decoder))
-    return {route: _grade_texts(frozen, task, examples, generated[route]) for route in routes}
+    return {route: grade_texts(frozen, task, examples, generated[route]) for route in routes}
 
 
 def answer_pairs(
@@ -91,7 +91,7 @@ def answer_pairs(
     request = _make_generation_request(frozen, routes, stages, decoding)
     prompt_pairs = list(zip(routes, prompts, strict=True))
     texts = generate_for_pairs(frozen.model, prompt_pairs, request, get_fused_decoder(frozen, decoder))
-    return _grade_texts(frozen, task, examples, texts)
+    return grade_texts(frozen, task, examples, texts)
 
 
 # --- likelihood ---------------------------------------------------------------------------------------------------
@@ -221,9 +221,10 @@ def _make_generation_request(
     return GenerationRequest(stages, token_limit, decoding.stop_loops)
 
 
-def _grade_texts(
+def grade_texts(
     frozen: FrozenModel, task: Task, examples: Sequence[Example], texts: Sequence[StageTexts]
 ) -> list[ExampleOutcome]:
+    """The outcomes of written answers."""
     return [_grade_text(frozen, task, example, stages) for example, stages in zip(examples, texts, strict=True)]
 
 
