@@ -2,13 +2,16 @@
 
     python -m experiments.landscapes MODEL --task arc_easy [--mode likelihood] [--examples 1000] [--two-edits 250]
         [--max-routes N] [--data-dir FOLDER] [--folder experiments/raw/landscapes] [--minutes 8]
+    python -m experiments.landscapes MODEL --task arc_easy --without-question experiments/raw/landscapes/NAME.npz
 
 Only training examples of seed 0 are used, and none that is a test item under a judging seed. Where choices are compared
 by likelihood, the log-likelihoods of short repeats and skips are written beside the table, as an .npz archive. A
-recording that runs out of minutes keeps the examples that all routes have answered.
+recording that runs out of minutes keeps the examples that all routes have answered. The second command adds to such an
+archive what the standard pass predicts without the question, a candidate for the members of a mixture.
 """
 
 import argparse
+import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -137,6 +140,38 @@ def collect_choice_scores(routes: Sequence[Any], scores: NDArray[np.float16], ex
     return ChoiceScores(tuple(str(routes[index]) for index in kept), scores[kept], sizes, answers)
 
 
+def add_scores_without_question(frozen: Any, arguments: argparse.Namespace) -> None:
+    """Score the choices of the recorded examples by the standard pass without the question."""
+    from macro_routing.engine.likelihood import score_choices_for_routes
+    from macro_routing.evaluation.model_answers import build_choice_items
+    from macro_routing.routes import Route
+    from macro_routing.routes.mixture import Mixture
+
+    recorded = ChoiceScores.load(arguments.without_question)
+    task, examples = load_examples(arguments)
+    examples = examples[: len(recorded.answers)]
+    standard = Route.standard(frozen.layers)
+    items = build_choice_items(frozen, task, examples, by_letter=False, with_question=False)
+    scores = score_choices_for_routes(frozen.model, [standard], items)[standard]
+    values = np.full((1, *recorded.log_likelihoods.shape[1:]), np.nan, np.float16)
+    for cells, log_likelihoods in zip(values[0], scores, strict=True):
+        cells[: len(log_likelihoods)] = log_likelihoods
+    added = collect_choice_scores([standard], values, examples)
+    if (added.answers != recorded.answers).any() or (added.choice_bytes != recorded.choice_bytes).any():
+        sys.exit(
+            f"{arguments.without_question} was recorded on other examples; name its task, and the data it was made of"
+        )
+    name = str(Mixture.from_route(standard, with_question=False))
+    others = [index for index, route in enumerate(recorded.routes) if route != name]
+    ChoiceScores(
+        (*(recorded.routes[index] for index in others), name),
+        np.concatenate([recorded.log_likelihoods[others], values]),
+        recorded.choice_bytes,
+        recorded.answers,
+    ).save(arguments.without_question)
+    print(f"{arguments.without_question}: {name} on {len(examples)} examples")
+
+
 def main() -> None:
     """Record, and print what the table holds."""
     from macro_routing.models import load_model
@@ -151,7 +186,11 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--folder", type=Path, default=RAW_FOLDER)
+    parser.add_argument("--without-question", type=Path, help="an archive of log-likelihoods to add to")
     arguments = parser.parse_args()
+    if arguments.without_question:
+        add_scores_without_question(load_model(arguments.model), arguments)
+        return
     path, landscape = record_landscape(load_model(arguments.model), arguments)
     gains = sorted((landscape.gain(route), str(route)) for route in landscape.routes)
     print(

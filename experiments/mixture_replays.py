@@ -4,7 +4,8 @@
         [--write FILE] [--picture FILE]
 
 A third of a landscape's examples is for the weights, a third for the decision, a third judges. Candidates for members
-are the standard pass without one layer or with one layer twice, as many as a search of the default budget scores.
+are the standard pass without the question, without one layer or with one layer twice, as many as a search of the
+default budget scores.
 *null*: the correct choice of every example is drawn at random, so that no mixture is better than the standard pass.
 *cost*: the mixtures of 1, 2, … members themselves, before any decision.
 """
@@ -37,9 +38,7 @@ from macro_routing.evaluation.mixture_weights import (
 )
 from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.report.line_chart import AxisLabels, ChartPoint, LineSeries, draw_line_chart
-from macro_routing.routes.mixture import RouteOrMixture
-from macro_routing.routes.paper_notation import parse_program
-from macro_routing.routes.route import Route
+from macro_routing.routes.mixture import RouteOrMixture, parse_program_or_mixture, to_mixture
 from macro_routing.search.decision_settings import DecisionSettings
 
 NULL, COST = KINDS = ("null", "cost")
@@ -56,23 +55,29 @@ COST_COLUMNS = {
 }
 
 
-def load_scores(name: str) -> tuple[list[Route], Scores, NDArray[np.int64]]:
-    """Routes, the standard pass first; log-likelihoods per byte; correct choices."""
+def load_scores(name: str) -> tuple[list[RouteOrMixture], Scores, NDArray[np.int64]]:
+    """Routes, the standard pass first, then that without the question; log-likelihoods per byte; correct choices."""
     recorded = ChoiceScores.load(RAW_FOLDER / f"{name}.npz")
     layers = Landscape.load(RAW_FOLDER / f"{name}.json").layers
     sizes = np.where(recorded.choice_bytes > 0, recorded.choice_bytes, np.nan)
-    routes = [parse_program(text).to_route(layers) for text in recorded.routes]
-    order = sorted(range(len(routes)), key=lambda index: not routes[index].is_standard)
+    routes = [parse_program_or_mixture(text, layers) for text in recorded.routes]
+    order = sorted(range(len(routes)), key=lambda index: (not routes[index].is_standard, asks_question(routes[index])))
     scores = (recorded.log_likelihoods.astype(np.float64) / sizes)[order]
     return [routes[index] for index in order], scores, recorded.answers.astype(np.int64)
 
 
-def choose_candidates(routes: Sequence[Route], rng: np.random.Generator) -> list[int]:
-    """The standard pass, skips of one layer, then repeats of one layer, as the guided search takes them."""
+def asks_question(route: RouteOrMixture) -> bool:
+    """Whether it reads the question."""
+    return not to_mixture(route).compares_choices_only
+
+
+def choose_candidates(routes: Sequence[RouteOrMixture], rng: np.random.Generator) -> list[int]:
+    """The standard pass, also without the question, then skips and repeats of a layer, as guided searches take them."""
     layers = routes[0].layers
     shuffled = rng.permutation(len(routes)).tolist()
     simple = [index for length in (layers - 1, layers + 1) for index in shuffled if routes[index].length == length]
-    return [0, *simple][:CANDIDATES]
+    without_question = [index for index, route in enumerate(routes) if not asks_question(route)]
+    return [0, *without_question, *simple][:CANDIDATES]
 
 
 def run_replay(job: tuple[str, str, int], max_cost: float) -> dict[str, Any]:

@@ -258,3 +258,13 @@ def test_a_maximum_cost_excludes_members():
     assert all(mixture.length <= 1.2 * LAYERS for mixture in limited)
     assert not any("L0 L2 RJ" in map(str, mixture.routes) for mixture in limited)
     assert fit(members=3, max_cost=1.0) == []
+
+
+def test_a_prompt_that_is_empty_without_the_question_is_the_token_that_begins_a_text():
+    frozen, task = small_frozen(), small_task()
+    question_alone = dataclasses.replace(task, prompts=dataclasses.replace(task.prompts, likelihood="{question}"))
+    examples = task.pools["train"][:2]
+    items = build_choice_items(frozen, question_alone, examples, by_letter=False, with_question=False)
+    tokenizer = frozen.tokenizer
+    first = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
+    assert {item.prompt for item in items} == {(first,)}

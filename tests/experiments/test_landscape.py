@@ -4,9 +4,20 @@ import numpy as np
 import pytest
 
 from experiments.landscape import ChoiceScores, Landscape, is_short_repeat_or_skip, list_routes_to_record
-from experiments.landscapes import RAW_FOLDER, collect_choice_scores, subsample_routes
+from experiments.landscapes import (
+    RAW_FOLDER,
+    add_scores_without_question,
+    collect_choice_scores,
+    record_landscape,
+    subsample_routes,
+)
 from macro_routing.errors import SettingsError
+from macro_routing.evaluation.decoding_settings import DecodingSettings
+from macro_routing.evaluation.model_answers import answer_with_every_route
 from macro_routing.routes import Route, RouteSpace, parse_program
+from macro_routing.routes.mixture import Mixture
+from macro_routing.tasks import load_task, make_splits
+from tests.runs.small import small_frozen
 
 SPACE = RouteSpace(6)
 
@@ -96,6 +107,51 @@ def test_recorded_choice_scores_give_the_recorded_outcomes(path):
     per_byte = scores.log_likelihoods.astype(float) / np.maximum(scores.choice_bytes, 1)
     predicted = np.nanargmax(per_byte, axis=2)
     for name, row in zip(scores.routes, predicted, strict=True):
+        if "no question" in name:
+            continue  # not a route of the table
         recorded = landscape.correct_examples(parse_program(name).to_route(landscape.layers))
         # Recorded in half precision, so that near ties may be settled otherwise.
         assert ((row == scores.answers) != recorded).mean() < 0.02
+
+
+def test_the_standard_pass_without_the_question_is_added_to_a_recording(tmp_path):
+    frozen = small_frozen()
+    arguments = SimpleNamespace(
+        model="small", task="category", mode="likelihood", examples=6, two_edits=0, max_routes=3, minutes=5,
+        data_dir=None, folder=tmp_path,
+    )  # fmt: skip
+    path, _ = record_landscape(frozen, arguments)
+    before = ChoiceScores.load(path.with_suffix(".npz"))
+    arguments.without_question = path.with_suffix(".npz")
+    for _ in range(2):  # it is added once
+        add_scores_without_question(frozen, arguments)
+    after = ChoiceScores.load(path.with_suffix(".npz"))
+    assert after.routes[:-1] == before.routes
+    assert after.routes[-1].endswith("| no question]")
+    assert np.array_equal(after.log_likelihoods[:-1], before.log_likelihoods, equal_nan=True)
+    task = load_task("category", seed=0)
+    example = make_splits(task, seed=0, training=3000, validation=100).train[0]
+    alone = Mixture.from_route(Route.standard(frozen.layers), with_question=False)
+    outcomes = answer_with_every_route(frozen, [alone], task, [example], DecodingSettings("likelihood"))
+    recorded = [
+        after.log_likelihoods[-1, index] for index in range(6) if after.answers[index] == example.correct_choice
+    ]
+    expected = np.array(outcomes[alone][0].log_likelihoods)
+    assert any(np.allclose(row[: len(expected)], expected, atol=0.05) for row in recorded)
+
+
+def test_scores_of_other_examples_are_not_added(tmp_path):
+    frozen = small_frozen()
+    arguments = SimpleNamespace(
+        model="small", task="category", mode="likelihood", examples=6, two_edits=0, max_routes=2, minutes=5,
+        data_dir=None, folder=tmp_path,
+    )  # fmt: skip
+    path, _ = record_landscape(frozen, arguments)
+    archive = path.with_suffix(".npz")
+    recorded = ChoiceScores.load(archive)
+    ChoiceScores(recorded.routes, recorded.log_likelihoods, recorded.choice_bytes, (recorded.answers + 1) % 2).save(
+        archive
+    )
+    arguments.without_question = archive
+    with pytest.raises(SystemExit, match="other examples"):
+        add_scores_without_question(frozen, arguments)

@@ -10,6 +10,7 @@ LANDSCAPE = "smollm2-135m-sciq-likelihood"
 def test_the_scores_give_the_recorded_accuracy_of_the_standard_pass():
     routes, scores, answers = load_scores(LANDSCAPE)
     assert routes[0].is_standard
+    assert str(routes[1]) == "1.0 [L0 RJ | no question]"
     assert 0.3 < np.mean(np.nanargmax(scores[0], axis=1) == answers) < 0.7
 
 

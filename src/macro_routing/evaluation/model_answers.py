@@ -141,7 +141,7 @@ def build_choice_items(
     """Tokens of prompts and choices, by two calls of the tokenizer: one per text would take longer than the scoring.
 
     Choices recur in many questions, so each distinct text is tokenized once. Without the question, a prompt has the
-    rest of its template.
+    rest of its template; where nothing is left, choices follow the token that begins a text.
     """
     if without := [example.id for example in examples if not example.choices]:
         raise TaskError(
@@ -158,9 +158,15 @@ def build_choice_items(
     encoded = frozen.tokenize_texts([f" {text}" for text in distinct], add_special_tokens=False)
     tokens = {text: tuple(ids) for text, ids in zip(distinct, encoded, strict=True)}
     return [
-        ChoiceItem(tuple(prompt), tuple(tokens[text] for text in row))
+        ChoiceItem(tuple(prompt) or _get_first_token(frozen), tuple(tokens[text] for text in row))
         for prompt, row in zip(frozen.tokenize_texts(prompts), choices, strict=True)
     ]
+
+
+def _get_first_token(frozen: FrozenModel) -> Tokens:
+    """What an empty prompt is read as: the first token of a text, or the last one where the tokenizer has none."""
+    first, last = frozen.tokenizer.bos_token_id, frozen.tokenizer.eos_token_id
+    return (int(last if first is None else first),)
 
 
 # --- generation ---------------------------------------------------------------------------------------------------
