@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.method_comparison import limit_gpu_memory
-from experiments.parallel_runs import run_in_parallel
+from experiments.parallel_runs import run_in_parallel, share_cores
 from macro_routing.cli.console import read_toml
 from macro_routing.cli.progress import ProgressLinePrinter
 from macro_routing.studies.paper import PaperSession
@@ -55,7 +55,13 @@ def run_all_slots(arguments: argparse.Namespace, words: Sequence[str]) -> None:
         command = [sys.executable, "-m", "experiments.paper_tables", *words, "--slot", str(slot)]
         with (logs / f"{slot}.txt").open("ab") as log:
             # A group of its own: an interruption from the keyboard comes through us, to all at once.
-            return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)  # noqa: S603
+            return subprocess.Popen(  # noqa: S603
+                command,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=share_cores(arguments.slots),
+            )
 
     slots: Any = range(arguments.slots)
     for slot, status in run_in_parallel(slots, arguments.slots, end, start):

@@ -88,6 +88,14 @@ def build_command(part: PlannedRun, arguments: argparse.Namespace, minutes: floa
     return command + (["--small", arguments.small] if small else [])
 
 
+def share_cores(slots: int) -> dict[str, str]:
+    """The environment of one of so many processes: its share of the cores, unless the user has set it.
+
+    Each would start a thread per core otherwise, and threads that wait for their turn keep the cores busy.
+    """
+    return {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // slots)), **os.environ}
+
+
 def run_in_parallel(
     parts: Sequence[PlannedRun], slots: int, end: float, start: Callable[[PlannedRun], subprocess.Popen[bytes]]
 ) -> Iterator[tuple[PlannedRun, int | None]]:
@@ -133,7 +141,13 @@ def run_missing(arguments: argparse.Namespace) -> None:
         command = build_command(part, arguments, (end - time.monotonic()) / 60)
         with (folder / "log.txt").open("ab") as log:
             # A group of its own: an interruption from the keyboard comes through us, to all at once.
-            return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)  # noqa: S603
+            return subprocess.Popen(  # noqa: S603
+                command,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                env=share_cores(arguments.slots),
+            )
 
     while parts := [one for one in list_selected_missing_runs(arguments) if one not in tried]:
         tried |= set(parts)

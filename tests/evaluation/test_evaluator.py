@@ -1,4 +1,5 @@
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from macro_routing.evaluation import model_answers
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.model_answers import answer_examples
+from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.racing import NEVER
 from macro_routing.evaluation.score_store import ScoreStore
 from macro_routing.evaluation.work_items import (
@@ -227,6 +229,23 @@ def test_a_unit_is_stored_whole_or_redone_whole(smollm2, category, tmp_path, mon
     assert resumed.from_store == 8
     fresh = Evaluator(smollm2, category, LIKELIHOOD, None, UnitSizes(full=4))
     assert resumed.outcomes == fresh.evaluate([STANDARD], examples)[STANDARD].outcomes
+
+
+@pytest.mark.parametrize(("keep", "units"), [(1, {2}), (2, {16})])
+def test_where_nothing_races_choices_are_compared_in_full_units(category, monkeypatch, keep, units):
+    """Units of two examples leave a processor idle; they are for stopping routes that lose."""
+    asked = []
+
+    def right(_self, routes, unit):
+        asked.append(len(unit))
+        return {route: [ExampleOutcome(correct=True, prediction="A")] * len(unit) for route in routes}
+
+    monkeypatch.setattr(Evaluator, "run_routes_on_unit", right)
+    monkeypatch.setattr(Evaluator, "scope", {})
+    frozen = SimpleNamespace(name="fake", layers=30)
+    evaluator = Evaluator(frozen, category, LIKELIHOOD, sizes=UnitSizes(race=8, race_late=2, full=16))
+    evaluator.race_draws([STANDARD, ROUTE], category.pools["train"][:16], keep)
+    assert set(asked) == units
 
 
 def test_memory_that_runs_out_halves_the_batch_and_is_reported_once(smollm2, category, monkeypatch):

@@ -16,6 +16,7 @@ from experiments.parallel_runs import (
     list_all_runs,
     list_missing_runs,
     run_in_parallel,
+    share_cores,
 )
 from experiments.recorded_runs import RECORDED_RUNS, read_records
 
@@ -105,6 +106,14 @@ except KeyboardInterrupt:
     assert (tmp_path / "1").exists()
     assert (tmp_path / "2").exists()
     assert not (tmp_path / "3-begun").exists()
+
+
+def test_processes_share_the_cores_unless_the_user_has_said_how(monkeypatch):
+    monkeypatch.setattr("os.cpu_count", lambda: 16)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert [share_cores(slots)["OMP_NUM_THREADS"] for slots in (1, 5, 40)] == ["16", "3", "1"]
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert share_cores(5)["OMP_NUM_THREADS"] == "7"
 
 
 def test_who_stops_it_stops_all():

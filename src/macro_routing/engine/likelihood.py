@@ -27,6 +27,8 @@ from macro_routing.routes.route import Route
 
 MAX_STATE_BYTES = 2 << 30
 """Default limit on the hidden states that are kept for branches still to run."""
+MAX_BATCH_TOKENS = {"cpu": 8_192, "cuda": 32_768}
+"""Tokens per batch where all rows have the same routes, counted with the prompt once per choice."""
 MAX_PAIR_TOKENS = {"cpu": 8_192, "cuda": 262_144}
 """Tokens per batch where rows have different routes: a layer call has few of the rows, so a GPU needs many of them."""
 MAX_LOGIT_BYTES = 1 << 30
@@ -60,10 +62,11 @@ def score_choices_for_routes(
     routes: Sequence[Route],
     items: Sequence[ChoiceItem],
     *,
-    max_tokens: int = 8192,
+    max_tokens: int | None = None,
     hidden_state_bytes: int = MAX_STATE_BYTES,
 ) -> dict[Route, list[list[float]]]:
     """``score_choices`` of every different route of ``model``, which is not routed itself."""
+    max_tokens = max_tokens or MAX_BATCH_TOKENS.get(model.device.type, MAX_BATCH_TOKENS["cpu"])
     score_batch = partial(_score_batch_for_routes, model, routes, hidden_state_bytes)
     rows = run_in_batches(score_batch, items, [item.num_required_cache_tokens for item in items], max_tokens)
     return {route: [row[route] for row in rows] for route in routes}
@@ -89,7 +92,7 @@ class ChoiceBatch:
     """``[choices]``: the item of each choice."""
     first_tokens: torch.Tensor
     """``[choices]``"""
-    long_choices: list[int]
+    long_choices: torch.Tensor
     """Choices with more than one token; only these continue the prompt's cache."""
     input_ids: torch.Tensor
     """``[long choices, tokens]``: all but the last token, padded on the right; ``target_*`` have the same shape."""
@@ -112,13 +115,18 @@ class ChoiceBatch:
             prompt_mask,
             torch.tensor([index for index, item in enumerate(items) for _ in item.choices], device=device),
             torch.tensor([choice[0] for choice in choices], device=device),
-            long_choices,
+            torch.tensor(long_choices, dtype=torch.long, device=device),
             pad_right([list(choices[index][:-1]) for index in long_choices]),
             pad_right([list(choices[index][1:]) for index in long_choices]),
             pad_right([[1] * (len(choices[index]) - 1) for index in long_choices]),
         )
 
     @property
+    def has_long_choices(self) -> bool:
+        """Whether any choice continues the prompt's cache."""
+        return len(self.long_choices) > 0
+
+    @cached_property
     def item_index_per_long_choice(self) -> torch.Tensor:
         """The item that each long choice continues."""
         return self.item_indices[self.long_choices]
@@ -129,10 +137,8 @@ class ChoiceBatch:
         rows, columns = self.target_mask.nonzero(as_tuple=True)
         return rows, columns
 
-    def sum_choice_log_probs(
-        self, prompt_logits: torch.Tensor, target_log_probs: torch.Tensor | None
-    ) -> list[list[float]]:
-        """Log-probabilities of all choices by item.
+    def sum_choice_log_probs(self, prompt_logits: torch.Tensor, target_log_probs: torch.Tensor | None) -> torch.Tensor:
+        """Log-probabilities of all choices, ``[choices]``, on the device: nothing waits for it here.
 
         ``prompt_logits`` are the logits after each prompt. ``target_log_probs`` is ``[long choices, tokens]``; its
         values at padding do not count.
@@ -142,8 +148,12 @@ class ChoiceBatch:
         totals = logits[self.item_indices, self.first_tokens] - _compute_logits_logsumexp(logits)[self.item_indices]
         if target_log_probs is not None:
             totals[self.long_choices] += (target_log_probs * self.target_mask).sum(dim=1)
+        return totals
+
+    def split_by_item(self, totals: torch.Tensor) -> list[list[list[float]]]:
+        """By row of ``totals``, ``[rows, choices]``, and by item; the one copy from the device."""
         choices_per_item = torch.bincount(self.item_indices).tolist()
-        return [values.tolist() for values in torch.split(totals.cpu(), choices_per_item)]
+        return [[values.tolist() for values in torch.split(row, choices_per_item)] for row in totals.cpu()]
 
 
 def compute_log_probs(logits: torch.Tensor, tokens: torch.Tensor) -> torch.Tensor:
@@ -171,7 +181,7 @@ def _score_batch(model: Any, items: list[ChoiceItem]) -> list[list[float]]:
         logits_to_keep=1,
     )
     target_log_probs = None
-    if batch.long_choices:
+    if batch.has_long_choices:
         cache = output.past_key_values
         cache.batch_select_indices(batch.item_index_per_long_choice)
         mask = torch.cat([batch.prompt_mask[batch.item_index_per_long_choice], batch.target_mask], dim=1)
@@ -180,7 +190,8 @@ def _score_batch(model: Any, items: list[ChoiceItem]) -> list[list[float]]:
             batch.input_ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
         ).logits
         target_log_probs = compute_log_probs(logits, batch.target_ids)
-    return batch.sum_choice_log_probs(output.logits[:, -1], target_log_probs)
+    totals = batch.sum_choice_log_probs(output.logits[:, -1], target_log_probs)
+    return batch.split_by_item(totals[None])[0]
 
 
 @torch.no_grad()
@@ -188,38 +199,38 @@ def _score_batch_for_routes(
     model: Any, routes: Sequence[Route], hidden_state_bytes: int, items: list[ChoiceItem]
 ) -> list[dict[Route, list[float]]]:
     batch = ChoiceBatch.from_padded_choice_items(items, model.device)
-    new_tokens = batch.input_ids.shape[-1] if batch.long_choices else 0
+    new_tokens = batch.input_ids.shape[-1] if batch.has_long_choices else 0
     segments = _add_long_choices_segment(
         split_prompts_at_common_prefix(model, [item.prompt for item in items], new_tokens), batch
     )
     forward = PrefixTreeForward(model, segments)
-    scores = {
+    totals = {
         plan.routes[finished.route_index]: _score_choices_from_states(model, batch, finished.states)
         for plan in plan_prefix_trees(routes, max(2, hidden_state_bytes // forward.hidden_state_bytes))
         for finished in forward.run_prefix_tree(plan)
     }
-    return [{route: values[index] for route, values in scores.items()} for index in range(len(items))]
+    by_route = batch.split_by_item(torch.stack([*totals.values()]))
+    return [dict(zip(totals, by_item, strict=True)) for by_item in zip(*by_route, strict=True)]
 
 
 @torch.no_grad()
 def _score_batch_of_pairs(model: Any, pairs: Sequence[tuple[Route, ChoiceItem]]) -> list[list[float]]:
     batch = ChoiceBatch.from_padded_choice_items([item for _, item in pairs], model.device)
     segments = _add_long_choices_segment([ForwardTokenChunk(batch.prompt_ids, batch.prompt_mask)], batch)
-    return _score_choices_from_states(
-        model, batch, RoutePerRowForward(model, segments).compute_final_hidden_states([route for route, _ in pairs])
-    )
+    states = RoutePerRowForward(model, segments).compute_final_hidden_states([route for route, _ in pairs])
+    return batch.split_by_item(_score_choices_from_states(model, batch, states)[None])[0]
 
 
 def _add_long_choices_segment(segments: list[ForwardTokenChunk], batch: ChoiceBatch) -> list[ForwardTokenChunk]:
     """The prompts' segments, and one for the long choices where there are any."""
-    if not batch.long_choices:
+    if not batch.has_long_choices:
         return segments
     mask = torch.cat([segments[-1].mask[batch.item_index_per_long_choice], batch.target_mask], dim=1)
     return [*segments, ForwardTokenChunk(batch.input_ids, mask, batch.item_index_per_long_choice)]
 
 
-def _score_choices_from_states(model: Any, batch: ChoiceBatch, states: HiddenStates) -> list[list[float]]:
-    prompt_state, choice_state = (states[-2], states[-1]) if batch.long_choices else (states[-1], None)
+def _score_choices_from_states(model: Any, batch: ChoiceBatch, states: HiddenStates) -> torch.Tensor:
+    prompt_state, choice_state = (states[-2], states[-1]) if batch.has_long_choices else (states[-1], None)
     prompt_logits = apply_lm_head(model, prompt_state[:, -1:])[:, -1]
     target_log_probs = None if choice_state is None else _compute_target_log_probs(model, batch, choice_state)
     return batch.sum_choice_log_probs(prompt_logits, target_log_probs)

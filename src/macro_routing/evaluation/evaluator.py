@@ -122,7 +122,7 @@ class Evaluator:
         self, draws: Sequence[Route], examples: Sequence[Example], keep: int, mode: str = EXACT
     ) -> RacedRoundScores:
         """Score a round's draws until the ``keep`` best are certain; ties go to the earlier draw."""
-        units = group_examples_into_race_units(examples, self.examples_per_unit)
+        units = group_examples_into_race_units(examples, self._choose_unit_sizes(needs_all=keep >= len(draws)))
         cache = self._make_lazy_outcome_table(draws, examples)
 
         def score_routes_on_unit(number: int, routes: Sequence[Route]) -> dict[Route, float | ScoringFailure]:
@@ -139,6 +139,13 @@ class Evaluator:
             draws, [len(unit) for unit in units], keep, mode, score_routes_on_unit, prefetch_outcomes
         )
         return cache.summarize_raced_round(draws, standings, units)
+
+    def _choose_unit_sizes(self, *, needs_all: bool) -> UnitSizes:
+        """Small units stop losing routes early; where all are needed to the end, choices are compared in full units."""
+        sizes = self.examples_per_unit
+        if not needs_all or self.decoding.mode != LIKELIHOOD:
+            return sizes
+        return dataclasses.replace(sizes, race=sizes.full, race_late=sizes.full)
 
     def evaluate_pairs(self, pairs: Sequence[tuple[Route, Example]]) -> list[ExampleOutcome | ScoringFailure]:
         """Score each pair's route on its example, or say why it could not be run there."""

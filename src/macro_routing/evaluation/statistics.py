@@ -4,6 +4,7 @@ Everything is exact or resampled with a named generator. The procedure over benc
 (specification §6, "significance").
 """
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -254,13 +255,19 @@ def smallest_detectable_gain(n: int, discordance: float = 0.2, power: float = 0.
 
 def mcnemar_power(n: int, discordance: float, gain: float, level: float = 0.05) -> float:
     """How often the exact test finds a true ``gain`` significant; the discordant count itself is random."""
+    discordant, weights, losses = _find_most_significant_losses(n, discordance, level)
+    loss_share = (discordance - gain) / (2 * discordance)
+    return float(weights @ scipy.stats.binom.cdf(losses, discordant, max(0.0, loss_share)))
+
+
+@functools.lru_cache(maxsize=64)
+def _find_most_significant_losses(n: int, discordance: float, level: float) -> tuple[Floats, Floats, Floats]:
+    """Discordant counts, how probable each is, and the most losses that are still significant; -1 where none are."""
     weights = scipy.stats.binom.pmf(np.arange(n + 1), n, discordance)
     discordant = np.flatnonzero(weights > 1e-9)
-    # The most losses that are still significant; -1 when even none are not.
     losses = scipy.stats.binom.ppf(level / 2, discordant, 0.5)
     losses = np.where(2 * scipy.stats.binom.cdf(losses, discordant, 0.5) <= level, losses, losses - 1)
-    loss_share = (discordance - gain) / (2 * discordance)
-    return float(weights[discordant] @ scipy.stats.binom.cdf(losses, discordant, max(0.0, loss_share)))
+    return discordant, weights[discordant], losses
 
 
 def percentile_interval(draws: Floats) -> tuple[float, float]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.routes.route import Route
+from macro_routing.search.blas_threads import with_one_blas_thread
 from macro_routing.search.empirical_scores import subsample_draws_keeping_best
 from macro_routing.search.route_features import Floats, RouteCovarianceInputs, RouteFeatures
 from macro_routing.search.searcher import Draw, Score
@@ -179,6 +180,7 @@ class RouteGP:
     _weights: Floats = field(repr=False)
 
     @classmethod
+    @with_one_blas_thread
     def fit(cls, scores: ObservedAccuracies, *, start: GPKernelParameters, sweeps: int = 1) -> "RouteGP":
         """Compute the posterior; parameters are fitted from ``start``, or kept as they are without ``sweeps``."""
         parameters = (
@@ -203,10 +205,12 @@ class RouteGP:
         ranked = [(self.known.routes[index], float(gains[index])) for index in np.argsort(-gains, kind="stable")]
         return {route: gain for route, gain in ranked if not route.is_standard}
 
+    @with_one_blas_thread
     def predict_mean(self, routes: RouteFeatures) -> Floats:
         """Expected gains."""
         return np.asarray(_route_covariance(self.parameters, self.known.compute_kernel_terms(routes)).T @ self._weights)
 
+    @with_one_blas_thread
     def predict_gain_covariance(self, routes: RouteFeatures) -> tuple[Floats, Floats]:
         """Expected gains, and their covariance."""
         cross = _route_covariance(self.parameters, self.known.compute_kernel_terms(routes))
@@ -278,6 +282,7 @@ def log_marginal_likelihood(parameters: GPKernelParameters, scores: ObservedAccu
     return float(-0.5 * fit - np.log(np.diag(root)[:count]).sum() - deviation / (2 * _LOG_PRIOR_SCALE**2))
 
 
+@with_one_blas_thread
 def thompson_sample(  # noqa: PLR0913
     mean: Floats,
     covariance: Floats,
