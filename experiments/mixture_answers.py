@@ -30,6 +30,7 @@ from experiments.kept_searches import Job, Line, print_rows, read_correct, read_
 from experiments.method_comparison import SEEDS, is_selected, make_parser
 from experiments.recorded_runs import pack_verdicts
 from macro_routing.engine.batching import Tokens
+from macro_routing.engine.decoders import release_fused_decoder
 from macro_routing.engine.generation import generate_reasoning_then_answer
 from macro_routing.engine.likelihood import ChoiceItem, score_choices_for_routes
 from macro_routing.evaluation.decoding_settings import DecodingSettings
@@ -71,7 +72,7 @@ SINGLE_SKIPS, BEST = 10, 3
 WEIGHTS = (0.25, 0.5, 1.0)
 """Of the subtracted route; the standard pass has 1 plus this. The grid begins with that of the controls."""
 SAMPLES, TEMPERATURE = 3, 0.7
-_SAMPLED_BATCH_TOKENS = 400_000
+_SAMPLED_BATCH_TOKENS = 150_000
 STANDARD, GRID, SELF_CONSISTENCY = "standard pass", "grid", "self-consistency"
 DOLA_TITLE, SKIP_TITLE = "DoLa, static", "SkipLayerCD"
 COLUMNS = {
@@ -209,6 +210,7 @@ def sample_answers(
         return logits.float() / TEMPERATURE - noise
 
     prompts, stages = encode_prompts_and_generation_stages(frozen, task, examples, decoding)
+    release_fused_decoder(frozen)
     hook = frozen.model.get_output_embeddings().register_forward_hook(add_noise)
     try:
         texts = [
