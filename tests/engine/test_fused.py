@@ -77,6 +77,14 @@ def test_texts_of_other_forms_of_layers(name, monkeypatch):
     assert len({text.tokens for rows in texts.values() for row in rows for text in row}) == len(LONG_PROMPTS)
 
 
+def test_heads_whose_size_is_not_a_power_of_2(monkeypatch):
+    monkeypatch.setattr(model_runner, "_MAX_SPLITS", 2)
+    model = tiny_model("qwen3", head_dim=40, num_hidden_layers=3)
+    _assert_fused_equals_eager(model, LONG_PROMPTS, (DecodingStage(frozenset(), 2),), [parse_route("L0 L2", 3)])
+    reason = find_fused_unsupported_reason(tiny_model("llama", head_dim=24), interpreted=True)
+    assert reason == "its head size is 24 (it must be even, and from 32 to 256)"
+
+
 def test_a_mixture_of_routes_with_capped_logits_and_windows():
     mixtures = [parse_mixture("1.7 [L0-L2] - 0.7 [L0 L2]", 3)]
     model = _shallow_model("gemma2", final_logit_softcapping=2.0, attn_logit_softcapping=1.0)
@@ -90,6 +98,59 @@ def test_prompts_with_routes_of_their_own_and_windows():
     pairs = list(zip(routes, LONG_PROMPTS, strict=True))
     actual = FusedDecoder(model, graphs=False).generate_for_pairs(pairs, request)
     assert actual == generate_for_pairs(model, pairs, request)
+
+
+def _quantize_to_4_bits(model, compute_dtype=torch.float32):
+    """Replace the linear maps of all layers as transformers does when it loads a model in 4 bits."""
+    bnb = pytest.importorskip("bitsandbytes")
+    model.config.quantization_config = {"quant_method": "bitsandbytes"}
+    for parent in [module for layer in model.model.layers for module in layer.modules()]:
+        for name, linear in list(parent.named_children()):
+            if type(linear) is torch.nn.Linear:
+                quantized = bnb.nn.Linear4bit(
+                    linear.in_features,
+                    linear.out_features,
+                    compute_dtype=compute_dtype,
+                    quant_type="nf4",
+                    device="meta",
+                )
+                quantized.weight = bnb.nn.Params4bit(
+                    linear.weight.data, requires_grad=False, quant_type="nf4", module=quantized
+                )
+                quantized.bias = linear.bias
+                quantized.support_avx512bf16_for_cpu = False  # it would pack the weights in another way
+                setattr(parent, name, quantized)
+    return model.to("cpu")
+
+
+def test_4_bit_weights_are_those_that_bitsandbytes_multiplies_with():
+    model = _quantize_to_4_bits(_shallow_model("qwen2"))
+    weights = FusedDecoder(model, graphs=False).weights.layers[0]
+    attention, mlp = model.model.layers[0].self_attn, model.model.layers[0].mlp
+    states = torch.randn(5, 32, generator=torch.Generator().manual_seed(0))
+    out = torch.empty(5, len(weights.qkv.weight))
+    expected = [linear(states) for linear in (attention.q_proj, attention.k_proj, attention.v_proj)]
+    assert torch.allclose(weights.qkv.apply_into(states, out), torch.cat(expected, dim=1), rtol=0, atol=1e-6)
+    identity = torch.eye(48)
+    assert torch.equal(mlp.down_proj(identity).t(), weights.mlp.down.weight)  # to the last bit
+    assert mlp.down_proj.weight.dtype == torch.uint8  # the eager path goes on with 4 bits
+
+
+def test_texts_with_4_bit_weights():
+    model = _quantize_to_4_bits(_shallow_model("mistral"))
+    _assert_fused_equals_eager(
+        model, LONG_PROMPTS[:1], (DecodingStage(frozenset(), 2),), [parse_route("L0 L2 L1(+h-1)", 3)]
+    )
+
+
+def test_other_quantized_weights_are_rejected_with_a_reason():
+    model = _quantize_to_4_bits(_shallow_model("llama"), torch.bfloat16)
+    assert "not de-quantized to torch.float32" in find_fused_unsupported_reason(model, interpreted=True)
+    bnb = pytest.importorskip("bitsandbytes")
+    model.model.layers[1].mlp.up_proj = bnb.nn.Linear8bitLt(32, 48, has_fp16_weights=False)
+    assert "rounds states to 8 bits" in find_fused_unsupported_reason(model, interpreted=True)
+    model.model.layers[1].mlp.up_proj = type("OtherLinear", (torch.nn.Linear,), {})(32, 48)
+    assert "not by bitsandbytes" in find_fused_unsupported_reason(model, interpreted=True)
 
 
 def test_a_common_prefix_several_batches_and_split_attention(monkeypatch):

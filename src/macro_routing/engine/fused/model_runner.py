@@ -163,7 +163,7 @@ class ModelRunner:
             self._gate_up = torch.zeros(rows, 2 * shape.intermediate, **options)
             self._active = torch.zeros(rows, shape.intermediate, **options)
         group = max(_MIN_GROUP, next_power_of_2(shape.heads // shape.kv_heads))
-        self._split_outputs = torch.zeros(_MAX_SPLIT_ROWS, group, shape.head_size, **float32)
+        self._split_outputs = torch.zeros(_MAX_SPLIT_ROWS, group, next_power_of_2(shape.head_size), **float32)
         self._split_stats = torch.zeros(_MAX_SPLIT_ROWS, 2, group, **float32)
         self._split_counters = torch.zeros(_MAX_SPLIT_ROWS, dtype=torch.int32, device=options["device"])
         self._logits = torch.empty(min(rows, _LOGIT_ROWS), shape.vocabulary, **options)
@@ -303,7 +303,8 @@ class ModelRunner:
                 ROUND_FIRST=form.round_before_weight, BLOCK=next_power_of_2(query),
             )  # fmt: skip
             norms = (None, None)
-        block = min(_ATTENTION_BLOCK, _ATTENTION_BLOCK_BYTES // (shape.head_size * self.states.itemsize))
+        head_block = next_power_of_2(shape.head_size)
+        block = min(_ATTENTION_BLOCK, _ATTENTION_BLOCK_BYTES // (head_block * self.states.itemsize))
         attention_kernels.attention_decode[(rows, shape.kv_heads, splits)](
             qkv, self._attended, self._split_outputs, self._split_stats, self._split_counters,
             self.keys, self.values, *self._rotary[number],
@@ -311,8 +312,8 @@ class ModelRunner:
             call, tables.sequence, tables.cache_start, self.position, self.start, self._done, tables.max_rows,
             self.keys.shape[1], layer.window, shape.scale, form.score_cap, shape.epsilon,
             HEADS=shape.heads, KV_HEADS=shape.kv_heads, GROUP=group, PADDED=max(_MIN_GROUP, next_power_of_2(group)),
-            HALF=shape.head_size // 2, BLOCK=block, SPLITS=splits, NORMED=norms[0] is not None,
-            ROUND_FIRST=form.round_before_weight, CAPPED=form.score_cap > 0,
+            HALF=shape.head_size // 2, HALF_BLOCK=head_block // 2, BLOCK=block, SPLITS=splits,
+            NORMED=norms[0] is not None, ROUND_FIRST=form.round_before_weight, CAPPED=form.score_cap > 0,
             PRECISION="ieee" if self.states.dtype == torch.float32 else "tf32", num_warps=4, num_stages=2,
         )  # fmt: skip
 

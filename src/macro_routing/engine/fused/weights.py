@@ -1,6 +1,7 @@
 """A model's weights as the kernels need them: projections of the same input concatenated in one tensor.
 
 The model's own parameters become views of that tensor, so nothing is stored twice and the eager path runs unchanged.
+Quantized weights are the exception.
 """
 
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from typing import Any
 
 import torch
 
+from macro_routing.engine.fused.quantized import get_weight, is_4bit
 from macro_routing.engine.shared_forward import get_cache_layer_templates
 from macro_routing.models.find_decoder import get_decoder
 from macro_routing.models.support import get_text_config
@@ -184,7 +186,7 @@ def _fuse_layer_weights(layer: Any, window: int) -> LayerWeights:
         _fuse_linears(attention, "qkv_proj", ("q_proj", "k_proj", "v_proj")),
         _scale_of_optional_norm(getattr(attention, "q_norm", None)),
         _scale_of_optional_norm(getattr(attention, "k_norm", None)),
-        Linear(attention.o_proj.weight, attention.o_proj.bias),
+        _fuse_linear(attention.o_proj),
         attn_output_norm,
         pre_mlp_norm,
         _fuse_mlp_weights(layer.mlp),
@@ -206,20 +208,25 @@ def _fuse_mlp_weights(mlp: Any) -> MLP | Experts:
             rounded=hasattr(gate, "norm_topk_prob"),
         )
     gate_up = _fuse_linears(mlp, "gate_up_proj", ("gate_proj", "up_proj"))
-    return MLP(gate_up, Linear(mlp.down_proj.weight, mlp.down_proj.bias))
+    return MLP(gate_up, _fuse_linear(mlp.down_proj))
 
 
 def _fuse_linears(module: Any, joined: str, parts: Sequence[str]) -> Linear:
     """The concatenated projections ``parts`` of a module, which may already have them as ``joined``."""
     if (linear := getattr(module, joined, None)) is not None:
-        return Linear(linear.weight, linear.bias)
+        return _fuse_linear(linear)
     return _concatenate_linears([getattr(module, part) for part in parts])
 
 
+def _fuse_linear(linear: Any) -> Linear:
+    return Linear(get_weight(linear), linear.bias)
+
+
 def _concatenate_linears(linears: Sequence[Any]) -> Linear:
-    weight = torch.cat([linear.weight for linear in linears])
-    for linear, part in zip(linears, torch.split(weight, [len(linear.weight) for linear in linears]), strict=True):
-        linear.weight.data = part
+    weight = torch.cat([get_weight(linear) for linear in linears])
+    for linear, part in zip(linears, torch.split(weight, [linear.out_features for linear in linears]), strict=True):
+        if not is_4bit(linear):
+            linear.weight.data = part
     bias = torch.cat([linear.bias for linear in linears]) if linears[0].bias is not None else None
     return Linear(weight, bias)
 
