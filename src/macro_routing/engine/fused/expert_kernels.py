@@ -23,9 +23,11 @@ def choose_experts(
     expert = tl.arange(0, BLOCK)
     exists = expert < experts
     logit = tl.load(router_logits + row * experts + expert, mask=exists, other=float("-inf")).to(tl.float32)
+    # Where a state is not a number, its output is not either; but it must choose different experts that exist.
+    logit = tl.where(logit == logit, logit, 0.0)
     prob = tl.exp(logit - tl.max(logit, axis=0))
     prob = prob / tl.sum(prob, axis=0)
-    prob = tl.where(prob == prob, prob, 0.0)  # of NaN every choice is as good, but there must be different ones
+    prob = tl.where(prob == prob, prob, 0.0)
     prob = tl.where(exists, prob, -1.0)
     for choice in tl.static_range(CHOSEN):
         best, index = tl.max(prob, axis=0, return_indices=True)

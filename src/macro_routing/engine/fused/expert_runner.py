@@ -10,11 +10,10 @@ from macro_routing.engine.fused.device_tables import DeviceRowAssignment
 from macro_routing.engine.fused.weights import Experts, ModelWeights
 
 _PAIRS_BLOCK = 1024
-_COLUMNS = 64
 _INNER_BYTES = 128
 """Bytes of a row of weights that one iteration of a product reads."""
-_MIN_TILE_ROWS, _MAX_TILE_ROWS = 16, 64
-"""Tensor cores take no fewer rows; with more, two sums per element do not fit into a program's registers."""
+_MIN_TILE_ROWS, _MAX_TILE_ROWS, _MAX_WIDE_TILE_ROWS = 16, 64, 128
+"""Tensor cores take no fewer rows; in 32 bits, more do not fit into a program's registers."""
 
 
 class ExpertRunner:
@@ -54,19 +53,22 @@ class ExpertRunner:
 
     def _launch_products(self, experts: Experts, normed: torch.Tensor) -> None:
         shape, count, pairs = self._shape, len(experts.down), len(normed) * experts.chosen
-        tile_rows = min(_MAX_TILE_ROWS, max(_MIN_TILE_ROWS, next_power_of_2(-(-pairs // count))))
+        most = _MAX_TILE_ROWS if normed.dtype == torch.float32 else _MAX_WIDE_TILE_ROWS
+        tile_rows = min(most, max(_MIN_TILE_ROWS, next_power_of_2(-(-pairs // count))))
+        # With few rows a product waits for its weights: then small blocks, many at a time. With many, it multiplies.
+        columns, warps = (128, 8) if tile_rows > _MAX_TILE_ROWS else (64, 4)
         # No more tiles can be: every expert has at most one that is not full, and at most one pair of each row.
         tiles = min(count * -(-len(normed) // tile_rows), count + pairs // tile_rows)
         groups = (self._expert_pairs, self._expert_counts, count, self._expert_pairs.shape[1])
         sizes = {
-            "EXPERTS": next_power_of_2(count), "ROWS": tile_rows, "COLUMNS": _COLUMNS,
+            "EXPERTS": next_power_of_2(count), "ROWS": tile_rows, "COLUMNS": columns,
             "INNER": _INNER_BYTES // normed.itemsize,
-            "PRECISION": "ieee" if normed.dtype == torch.float32 else "tf32", "num_warps": 4, "num_stages": 3,
+            "PRECISION": "ieee" if normed.dtype == torch.float32 else "tf32", "num_warps": warps, "num_stages": 3,
         }  # fmt: skip
-        expert_kernels.expert_gate_up[(tiles, -(-shape.intermediate // _COLUMNS))](
+        expert_kernels.expert_gate_up[(tiles, -(-shape.intermediate // columns))](
             normed, experts.gate_up, self._active, *groups, shape.width, shape.intermediate,
             CHOSEN=experts.chosen, GELU=self._gelu, **sizes,
         )  # fmt: skip
-        expert_kernels.expert_down[(tiles, -(-shape.width // _COLUMNS))](
+        expert_kernels.expert_down[(tiles, -(-shape.width // columns))](
             self._active, experts.down, self._outputs, *groups, shape.width, shape.intermediate, **sizes
         )

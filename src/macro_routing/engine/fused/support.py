@@ -59,12 +59,14 @@ def _find_unsupported_layer_reason(model: Any, config: Any) -> str | None:
     layer = get_decoder(model).layers[0]
     linears = [module for module in layer.modules() if isinstance(module, nn.Linear)]
     head_size = layer.self_attn.head_dim
-    rotary = _list_rotary_settings(config)
+    rotary, experts = _list_rotary_settings(config), getattr(layer.mlp, "experts", None)
     rotated = [settings.get("partial_rotary_factor") for settings in (*rotary, vars(config))]
     problems = {
         "its layers are not made of plain linear maps": any(
             type(linear) is not nn.Linear and not is_4bit(linear) for linear in linears
         ),
+        "its experts are not plain tensors of its dtype": experts is not None
+        and getattr(getattr(experts, "gate_up_proj", None), "dtype", None) != model.dtype,
         "its weights are moved in and out by hooks": any(hasattr(module, "_hf_hook") for module in layer.modules()),
         "its tokens attend to later ones": getattr(config, "use_bidirectional_attention", False),
         "its rotary table depends on the length of the text": any(
