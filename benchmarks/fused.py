@@ -29,6 +29,7 @@ from macro_routing.search import MarkovPolicy
 SEED = 0
 PROMPTS, ROUTES, COMPARED = 145, 30, 2
 REASONING, ANSWER = 400, 128
+_QWEN3_EXPERTS = {"moe_intermediate_size": 768, "num_experts": 128, "num_experts_per_tok": 8, "norm_topk_prob": True}
 SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     name: (
         kind,
@@ -44,14 +45,24 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
             "max_position_embeddings": 32768,
             "bos_token_id": None,
             "eos_token_id": None,
+            "pad_token_id": None,
+            **others,
         },
     )
-    for name, kind, width, intermediate, layers, heads, kv_heads, vocabulary, tied in (
-        ("qwen2.5-1.5b", "qwen2", 1536, 8960, 28, 12, 2, 151936, True),
-        ("qwen3-1.7b", "qwen3", 2048, 6144, 28, 16, 8, 151936, True),
-        ("qwen3-8b", "qwen3", 4096, 12288, 36, 32, 8, 151936, False),
-        ("qwen3-14b", "qwen3", 5120, 17408, 40, 40, 8, 151936, False),
-        ("llama-8b", "llama", 4096, 14336, 32, 32, 8, 128256, False),
+    for name, kind, width, intermediate, layers, heads, kv_heads, vocabulary, tied, others in (
+        ("qwen2.5-1.5b", "qwen2", 1536, 8960, 28, 12, 2, 151936, True, {}),
+        ("qwen3-1.7b", "qwen3", 2048, 6144, 28, 16, 8, 151936, True, {}),
+        ("qwen3-8b", "qwen3", 4096, 12288, 36, 32, 8, 151936, False, {}),
+        ("qwen3-14b", "qwen3", 5120, 17408, 40, 40, 8, 151936, False, {}),
+        ("llama-8b", "llama", 4096, 14336, 32, 32, 8, 128256, False, {}),
+        ("mistral-7b", "mistral", 4096, 14336, 32, 32, 8, 32000, False, {"sliding_window": 4096}),
+        ("gemma2-2b", "gemma2", 2304, 9216, 26, 8, 4, 256000, True, {"head_dim": 256, "sliding_window": 4096}),
+        ("gemma3-1b", "gemma3_text", 1152, 6912, 26, 4, 1, 262144, True, {"head_dim": 256, "sliding_window": 512}),
+        ("olmo2-1b", "olmo2", 2048, 8192, 16, 16, 16, 100352, False, {}),
+        ("olmo3-7b", "olmo3", 4096, 11008, 32, 32, 32, 100278, False, {"sliding_window": 4096}),
+        ("phi3-mini", "phi3", 3072, 8192, 32, 32, 32, 32064, False, {"head_dim": 96, "sliding_window": 2047}),
+        ("qwen3-30b-a3b", "qwen3_moe", 2048, 6144, 48, 32, 4, 151936, False, _QWEN3_EXPERTS),
+        ("mixtral-8x7b", "mixtral", 4096, 14336, 32, 32, 8, 32000, False, {}),
     )
 }
 """Sizes of published models, by name."""
@@ -78,10 +89,10 @@ def make_random_model(shape: str) -> Any:
     return model.eval().requires_grad_(False)
 
 
-def make_random_prompts(count: int) -> list[Tokens]:
+def make_random_prompts(count: int, vocabulary: int = 50_000) -> list[Tokens]:
     """Prompts as long as grade-school problems in a chat template."""
     rng = np.random.default_rng(SEED)
-    return [tuple(rng.integers(10, 50_000, rng.integers(70, 200)).tolist()) for _ in range(count)]
+    return [tuple(rng.integers(10, vocabulary, rng.integers(70, 200)).tolist()) for _ in range(count)]
 
 
 def load_real_prompts(frozen: Any, data_dir: Path | None) -> tuple[list[Tokens], tuple[DecodingStage, ...]]:

@@ -11,6 +11,7 @@ import torch
 from macro_routing.engine.batching import Tokens
 from macro_routing.engine.fused.batch_plan import RoutesOverSamePrompts
 from macro_routing.engine.fused.decoder import FusedDecoder
+from macro_routing.engine.fused.weights import Experts, LayerWeights
 from macro_routing.engine.generation import DecodingStage, GenerationRequest
 from macro_routing.engine.layer_schedule import schedule_layer_calls
 from macro_routing.engine.memory import cache_bytes_per_token
@@ -39,6 +40,20 @@ class DeviceLimits:
     def product_seconds(self, weight_bytes: int, rows: int) -> float:
         """The least time of a product of ``rows`` rows with 16-bit weights: to read them, or to multiply."""
         return max(weight_bytes / self.bandwidth, rows * weight_bytes / self.arithmetic)
+
+    def layer_seconds(self, layer: LayerWeights, rows: int) -> float:
+        """The least time of all products of a layer; every row chooses its experts at random."""
+        attention = [linear.weight.nbytes for linear in (layer.qkv, layer.attention_out)]
+        mlp = layer.mlp
+        if not isinstance(mlp, Experts):
+            dense = (*attention, mlp.gate_up.weight.nbytes, mlp.down.weight.nbytes)
+            return sum(self.product_seconds(weight_bytes, rows) for weight_bytes in dense)
+        share = mlp.chosen / len(mlp.down)
+        read = 1 - (1 - share) ** rows
+        return sum(self.product_seconds(weight_bytes, rows) for weight_bytes in attention) + sum(
+            max(read * weight.nbytes / self.bandwidth, share * rows * weight.nbytes / self.arithmetic)
+            for weight in (mlp.gate_up, mlp.down)
+        )
 
 
 @dataclass(frozen=True)
@@ -89,25 +104,23 @@ def measure_step(  # noqa: PLR0913
 
     time_decoding(tokens)
     samples = [(time_decoding(tokens) - time_decoding(short)) / (tokens - short) for _ in range(_REPEATS)]
-    layer, head = decoder.weights.layers[0], decoder.weights.head.weight
-    layer_bytes = [linear.weight.nbytes for linear in (layer.qkv, layer.attention_out, layer.gate_up, layer.down)]
+    layers, head = decoder.weights.layers, decoder.weights.head.weight
     calls = schedule_layer_calls(routes).calls
     products = limits.product_seconds(head.nbytes, len(routes) * len(prompts)) + sum(
-        limits.product_seconds(weight_bytes, len(call.steps) * len(prompts))
-        for call in calls
-        for weight_bytes in layer_bytes
+        limits.layer_seconds(layers[call.layer], len(call.steps) * len(prompts)) for call in calls
     )
-    live = sum(map(len, prompts)) + len(prompts) * (tokens + short) / 2
-    steps = sum(route.length for route in routes)
+    steps = [step.layer for route in routes for step in route.steps]
+    # A window may move over the first tokens of a text.
+    live = [sum(min(len(prompt) + (tokens + short) / 2, layers[layer].window) for prompt in prompts) for layer in steps]
     return DecodingStepTime(
         len(routes),
-        steps,
+        len(steps),
         len(calls),
         len(routes) * len(prompts),
         statistics.median(samples),
         tuple(samples),
         products,
-        steps * live * cache_bytes_per_token(model) / limits.bandwidth,
+        sum(live) * cache_bytes_per_token(model) / limits.bandwidth,
     )
 
 

@@ -16,12 +16,18 @@ from macro_routing.engine.fused import batch_plan, model_runner
 from macro_routing.engine.fused.batch_plan import RoutesOverSamePrompts, plan_batches
 from macro_routing.engine.fused.decoder import FusedDecoder
 from macro_routing.engine.fused.device_tables import assign_rows_to_sequences, pad_row_count
-from macro_routing.engine.fused.support import MAX_STAGE_TOKENS, find_fused_unsupported_reason, kernels_support_stages
+from macro_routing.engine.fused.support import (
+    MAX_STAGE_TOKENS,
+    SUPPORTED_MODEL_TYPES,
+    find_fused_unsupported_reason,
+    kernels_support_stages,
+)
 from macro_routing.engine.generation import DecodingStage, GenerationRequest
 from macro_routing.engine.layer_schedule import merge_layer_orders, merge_layer_orders_fast, schedule_layer_calls
-from macro_routing.engine.route_generation import generate_for_routes
+from macro_routing.engine.route_generation import generate_for_pairs, generate_for_routes
 from macro_routing.errors import ModelError
 from macro_routing.routes import parse_route
+from macro_routing.routes.mixture import parse_mixture
 from tests.engine.test_generation import PROMPTS
 from tests.engine.test_shared_likelihood import COMMON_PREFIX
 from tests.models.tiny import LAYERS, VARIANTS, tiny_model
@@ -47,6 +53,106 @@ def test_texts_equal_those_of_the_eager_path(name, monkeypatch):
     assert any(text.truncated for rows in texts.values() for row in rows for text in row)
 
 
+def _shallow_model(name, **changes):
+    """A model of three layers, those with a window and one without among them where there are both."""
+    if "layer_types" in VARIANTS[name]:
+        changes["layer_types"] = ["sliding_attention", "full_attention", "sliding_attention"]
+    return tiny_model(name, **HEADS, num_hidden_layers=3, **changes)
+
+
+OTHER_FORMS = [
+    name for name in VARIANTS if name.split(" ")[0] in SUPPORTED_MODEL_TYPES and name not in ("llama", "qwen2", "qwen3")
+]
+LONG_PROMPTS = [PROMPTS[0], (*PROMPTS[1], *PROMPTS[2])]
+"""The second is longer than the windows."""
+
+
+@pytest.mark.parametrize("name", OTHER_FORMS)
+def test_texts_of_other_forms_of_layers(name, monkeypatch):
+    """A route with a repeat, a skip, a jump and an add."""
+    monkeypatch.setattr(model_runner, "_MAX_SPLITS", 1)
+    routes = [parse_route("L0 L0 L2 L1(+h-2) L2", 3)]
+    texts = _assert_fused_equals_eager(_shallow_model(name), LONG_PROMPTS, (DecodingStage(frozenset(), 3),), routes)
+    assert max(map(len, LONG_PROMPTS)) > 8
+    assert len({text.tokens for rows in texts.values() for row in rows for text in row}) == len(LONG_PROMPTS)
+
+
+def test_heads_whose_size_is_not_a_power_of_2(monkeypatch):
+    monkeypatch.setattr(model_runner, "_MAX_SPLITS", 2)
+    model = tiny_model("qwen3", head_dim=40, num_hidden_layers=3)
+    _assert_fused_equals_eager(model, LONG_PROMPTS, (DecodingStage(frozenset(), 2),), [parse_route("L0 L2", 3)])
+    reason = find_fused_unsupported_reason(tiny_model("llama", head_dim=24), interpreted=True)
+    assert reason == "its head size is 24 (it must be even, and from 32 to 256)"
+
+
+def test_a_mixture_of_routes_with_capped_logits_and_windows():
+    mixtures = [parse_mixture("1.7 [L0-L2] - 0.7 [L0 L2]", 3)]
+    model = _shallow_model("gemma2", final_logit_softcapping=2.0, attn_logit_softcapping=1.0)
+    _assert_fused_equals_eager(model, LONG_PROMPTS[1:], (DecodingStage(frozenset(), 3),), mixtures)
+
+
+def test_prompts_with_routes_of_their_own_and_windows():
+    """Prompts of different lengths are prefilled together; only what windows keep of them is cached."""
+    model, request = _shallow_model("mistral"), GenerationRequest((DecodingStage(frozenset(), 2),))
+    routes = [parse_route(text, 3) for text in ("L0-L2", "L0 L2")]
+    pairs = list(zip(routes, LONG_PROMPTS, strict=True))
+    actual = FusedDecoder(model, graphs=False).generate_for_pairs(pairs, request)
+    assert actual == generate_for_pairs(model, pairs, request)
+
+
+def _quantize_to_4_bits(model, compute_dtype=torch.float32):
+    """Replace the linear maps of all layers as transformers does when it loads a model in 4 bits."""
+    bnb = pytest.importorskip("bitsandbytes")
+    model.config.quantization_config = {"quant_method": "bitsandbytes"}
+    for parent in [module for layer in model.model.layers for module in layer.modules()]:
+        for name, linear in list(parent.named_children()):
+            if type(linear) is torch.nn.Linear:
+                quantized = bnb.nn.Linear4bit(
+                    linear.in_features,
+                    linear.out_features,
+                    compute_dtype=compute_dtype,
+                    quant_type="nf4",
+                    device="meta",
+                )
+                quantized.weight = bnb.nn.Params4bit(
+                    linear.weight.data, requires_grad=False, quant_type="nf4", module=quantized
+                )
+                quantized.bias = linear.bias
+                quantized.support_avx512bf16_for_cpu = False  # it would pack the weights in another way
+                setattr(parent, name, quantized)
+    return model.to("cpu")
+
+
+def test_4_bit_weights_are_those_that_bitsandbytes_multiplies_with():
+    model = _quantize_to_4_bits(_shallow_model("qwen2"))
+    weights = FusedDecoder(model, graphs=False).weights.layers[0]
+    attention, mlp = model.model.layers[0].self_attn, model.model.layers[0].mlp
+    states = torch.randn(5, 32, generator=torch.Generator().manual_seed(0))
+    out = torch.empty(5, len(weights.qkv.weight))
+    expected = [linear(states) for linear in (attention.q_proj, attention.k_proj, attention.v_proj)]
+    assert torch.allclose(weights.qkv.apply_into(states, out), torch.cat(expected, dim=1), rtol=0, atol=1e-6)
+    identity = torch.eye(48)
+    assert torch.equal(mlp.down_proj(identity).t(), weights.mlp.down.weight)  # to the last bit
+    assert mlp.down_proj.weight.dtype == torch.uint8  # the eager path goes on with 4 bits
+
+
+def test_texts_with_4_bit_weights():
+    model = _quantize_to_4_bits(_shallow_model("mistral"))
+    _assert_fused_equals_eager(
+        model, LONG_PROMPTS[:1], (DecodingStage(frozenset(), 2),), [parse_route("L0 L2 L1(+h-1)", 3)]
+    )
+
+
+def test_other_quantized_weights_are_rejected_with_a_reason():
+    model = _quantize_to_4_bits(_shallow_model("llama"), torch.bfloat16)
+    assert "not de-quantized to torch.float32" in find_fused_unsupported_reason(model, interpreted=True)
+    bnb = pytest.importorskip("bitsandbytes")
+    model.model.layers[1].mlp.up_proj = bnb.nn.Linear8bitLt(32, 48, has_fp16_weights=False)
+    assert "rounds states to 8 bits" in find_fused_unsupported_reason(model, interpreted=True)
+    model.model.layers[1].mlp.up_proj = type("OtherLinear", (torch.nn.Linear,), {})(32, 48)
+    assert "not by bitsandbytes" in find_fused_unsupported_reason(model, interpreted=True)
+
+
 def test_a_common_prefix_several_batches_and_split_attention(monkeypatch):
     monkeypatch.setattr(model_runner, "_MAX_SPLITS", 2)
     monkeypatch.setattr(batch_plan, "MAX_PREFILL_TOKENS", 60)
@@ -64,7 +170,7 @@ def test_the_model_itself_is_unchanged_and_nothing_is_stored_twice():
     decoder = FusedDecoder(model, graphs=False)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     layer = model.model.layers[0]
-    joined = decoder.weights.layers[0].gate_up.weight
+    joined = decoder.weights.layers[0].mlp.gate_up.weight
     assert layer.mlp.gate_proj.weight.data_ptr() == joined.data_ptr()
     assert layer.mlp.up_proj.weight.untyped_storage().data_ptr() == joined.untyped_storage().data_ptr()
 
@@ -214,7 +320,7 @@ def test_stages_that_the_kernels_do_not_support():
 def test_other_architectures_are_rejected_with_a_reason(name):
     model = tiny_model(name, **HEADS)
     reason = find_fused_unsupported_reason(model, interpreted=True)
-    assert (reason is None) == (name in ("llama", "qwen2", "qwen3")), reason
+    assert (reason is None) == (name.split(" ")[0] in SUPPORTED_MODEL_TYPES), reason
     if reason is not None:
         with pytest.raises(ModelError, match="cannot use the fused decoder"):
             FusedDecoder(model, graphs=False)

@@ -26,7 +26,7 @@ from macro_routing.engine.fused.device_tables import (
     assign_rows_to_sequences,
     pad_row_count,
 )
-from macro_routing.engine.fused.model_runner import BufferSizes, ModelRunner
+from macro_routing.engine.fused.model_runner import BufferSizes, ModelRunner, RotaryTable
 from macro_routing.engine.fused.prefill import prefill_prompts
 from macro_routing.engine.fused.support import find_fused_unsupported_reason
 from macro_routing.engine.fused.weights import fuse_weights
@@ -34,7 +34,7 @@ from macro_routing.engine.generation import GenerationRequest, SequenceStageTrac
 from macro_routing.engine.layer_schedule import LayerSchedule, schedule_layer_calls
 from macro_routing.engine.memory import CACHE_SHARE, cache_bytes_per_token, free_memory_bytes
 from macro_routing.errors import ModelError
-from macro_routing.models.find_decoder import get_decoder
+from macro_routing.models.hidden_states import compute_layer_keyword_arguments
 from macro_routing.routes.mixture import RouteOrMixture
 
 _TOKENS_AHEAD = 8
@@ -146,10 +146,16 @@ class FusedDecoder:
             self.runner = ModelRunner(self.weights, self._compute_rotary(sizes), sizes, graphs=self._graphs)
         return self.runner
 
-    def _compute_rotary(self, sizes: BufferSizes) -> tuple[torch.Tensor, torch.Tensor]:
-        positions = torch.arange(sizes.text_tokens, device=self.weights.embeddings.device)
-        cosines, sines = get_decoder(self._model).rotary_emb(self.weights.embeddings[:1, None], positions[None])
-        return cosines[0].contiguous(), sines[0].contiguous()
+    def _compute_rotary(self, sizes: BufferSizes) -> list[RotaryTable]:
+        """The table of every layer, as the model's own forward pass makes it; equal tables are made once."""
+        # One token per row: so the masks, which come along, stay small.
+        positions = torch.arange(sizes.text_tokens, device=self.weights.embeddings.device)[:, None]
+        inputs = compute_layer_keyword_arguments(
+            self._model, torch.zeros_like(positions), torch.ones_like(positions), positions, cached=0
+        )
+        tables = [arguments["position_embeddings"] for arguments in inputs.arguments]
+        contiguous = {id(table): (table[0][:, 0].contiguous(), table[1][:, 0].contiguous()) for table in tables}
+        return [contiguous[id(table)] for table in tables]
 
 
 class _DecodingLoop:

@@ -13,22 +13,23 @@ from typing import Any
 import torch
 from triton import next_power_of_2
 
-from macro_routing.engine.fused import kernels
+from macro_routing.engine.fused import attention_kernels, kernels
 from macro_routing.engine.fused.device_tables import (
     DeviceRowAssignment,
     LayerCallLaunchSize,
     ReasoningAndAnswerStageTables,
     RunningSequenceRows,
 )
-from macro_routing.engine.fused.weights import LayerWeights, ModelWeights
+from macro_routing.engine.fused.expert_runner import ExpertRunner
+from macro_routing.engine.fused.weights import MLP, Experts, LayerWeights, ModelWeights
 from macro_routing.models.mixing import PLAUSIBILITY
 
 _LOGIT_ROWS = 512
 """Rows whose logits are in memory at once."""
 _VOCABULARY_BLOCK = 8192
 _MLP_BLOCK = 1024
-_ATTENTION_BLOCK = 64
-"""Cached tokens per iteration of the attention's loop."""
+_ATTENTION_BLOCK, _ATTENTION_BLOCK_BYTES = 64, 64 * 512
+"""Cached tokens per iteration of the attention's loop, and bytes of their keys; large ones do not fit on the chip."""
 _MIN_GROUP = 16
 """The smallest number of query heads that the tensor cores take."""
 _TARGET_PROGRAMS, _MAX_SPLITS = 264, 8
@@ -36,6 +37,10 @@ _TARGET_PROGRAMS, _MAX_SPLITS = 264, 8
 _MAX_SPLIT_ROWS = 2 * _TARGET_PROGRAMS
 _MAX_GRAPHS = 64
 """Graphs that are kept; the least recently used one is dropped first."""
+
+
+RotaryTable = tuple[torch.Tensor, torch.Tensor]
+"""Cosines and sines by position."""
 
 
 @dataclass(frozen=True)
@@ -122,11 +127,10 @@ class ModelRunner:
     """Weights, cache and sequence states at fixed addresses, and the kernel launches of a decoding step."""
 
     def __init__(
-        self, weights: ModelWeights, rotary: tuple[torch.Tensor, torch.Tensor], sizes: BufferSizes, *, graphs: bool
+        self, weights: ModelWeights, rotary: Sequence[RotaryTable], sizes: BufferSizes, *, graphs: bool
     ) -> None:
-        """Allocate all buffers of a step."""
-        self.weights, self.sizes = weights, sizes
-        self._cosines, self._sines = rotary
+        """Allocate all buffers of a step; ``rotary`` has the table of every layer."""
+        self.weights, self.sizes, self._rotary = weights, sizes, rotary
         device = weights.embeddings.device
         self._allocate_sequence_state(sizes, {"dtype": weights.embeddings.dtype, "device": device})
         self._allocate_scratch_buffers(sizes.rows, {"dtype": weights.embeddings.dtype, "device": device})
@@ -153,10 +157,13 @@ class ModelRunner:
         self._normed, self._delta = torch.zeros(2, rows, shape.width, **options)
         self._qkv = torch.zeros(rows, (shape.heads + 2 * shape.kv_heads) * shape.head_size, **options)
         self._attended = torch.zeros(rows, shape.heads * shape.head_size, **options)
-        self._gate_up = torch.zeros(rows, 2 * shape.intermediate, **options)
-        self._active = torch.zeros(rows, shape.intermediate, **options)
+        if any(isinstance(layer.mlp, Experts) for layer in self.weights.layers):
+            self._experts = ExpertRunner(self.weights, self.tables, rows, options)
+        else:
+            self._gate_up = torch.zeros(rows, 2 * shape.intermediate, **options)
+            self._active = torch.zeros(rows, shape.intermediate, **options)
         group = max(_MIN_GROUP, next_power_of_2(shape.heads // shape.kv_heads))
-        self._split_outputs = torch.zeros(_MAX_SPLIT_ROWS, group, shape.head_size, **float32)
+        self._split_outputs = torch.zeros(_MAX_SPLIT_ROWS, group, next_power_of_2(shape.head_size), **float32)
         self._split_stats = torch.zeros(_MAX_SPLIT_ROWS, 2, group, **float32)
         self._split_counters = torch.zeros(_MAX_SPLIT_ROWS, dtype=torch.int32, device=options["device"])
         self._logits = torch.empty(min(rows, _LOGIT_ROWS), shape.vocabulary, **options)
@@ -201,77 +208,118 @@ class ModelRunner:
             layer = self.weights.layers[call.layer]
             if not normed:
                 self._launch_pre_attn_norm(layer, number, call.rows)
-            self._launch_layer(layer, number, call.rows)
+            self._launch_layer(call.layer, number, call.rows)
             normed = call.same_rows_next
             if normed:
-                self._launch_residual_pre_attn_norm(self.weights.layers[calls[number + 1].layer], number, call.rows)
+                next_layer = self.weights.layers[calls[number + 1].layer]
+                self._launch_residual_pre_attn_norm(layer, next_layer, number, call.rows)
             else:
-                self._launch_residual_store(number, call.rows)
+                self._launch_residual_store(layer, number, call.rows)
         self._launch_token_prediction(rows, members)
 
     def _warm_up_layer(self, rows: int) -> None:
         """Launch all kernels of a layer for ``rows`` rows, at a layer call without sequences."""
         layer, call = self.weights.layers[0], self.tables.max_calls
         self._launch_pre_attn_norm(layer, call, rows)
-        self._launch_layer(layer, call, rows)
-        self._launch_residual_pre_attn_norm(layer, call, rows)
-        self._launch_residual_store(call, rows)
+        self._launch_layer(0, call, rows)
+        self._launch_residual_pre_attn_norm(layer, layer, call, rows)
+        self._launch_residual_store(layer, call, rows)
 
     def _launch_pre_attn_norm(self, layer: LayerWeights, call: int, rows: int) -> None:
+        norm, flags = self._norm(layer.pre_attn_norm)
         kernels.pre_attn_norm[(rows,)](
-            self.states, self._kept_states, self._normed, layer.pre_attn_norm, call, self.tables.sequence,
-            self.tables.add_slot, self.tables.coefficient, *self._kernel_sizes, self.weights.shape.epsilon,
-            BLOCK=self._width_block,
+            self.states, self._kept_states, self._normed, norm, call, self.tables.sequence,
+            self.tables.add_slot, self.tables.coefficient, *self._kernel_sizes, self.weights.shape.epsilon, **flags,
         )  # fmt: skip
 
-    def _launch_layer(self, layer: LayerWeights, call: int, rows: int) -> None:
+    def _launch_layer(self, number: int, call: int, rows: int) -> None:
         """From the normalized states to the MLP's output."""
-        shape, tables = self.weights.shape, self.tables
-        normed, delta, active = self._normed[:rows], self._delta[:rows], self._active[:rows]
-        self._launch_attention(layer, layer.qkv.apply_into(normed, self._qkv[:rows]), call, rows)
+        layer, shape, tables = self.weights.layers[number], self.weights.shape, self.tables
+        normed, delta = self._normed[:rows], self._delta[:rows]
+        self._launch_attention(number, layer.qkv.apply_into(normed, self._qkv[:rows]), call, rows)
         layer.attention_out.apply_into(self._attended[:rows], delta)
+        output_norm, norm, flags = self._output_and_next_norm(layer.attn_output_norm, layer.pre_mlp_norm)
         kernels.post_attn_norm[(rows,)](
-            self.states, delta, normed, layer.post_attn_norm, call, tables.sequence, tables.max_rows, shape.width,
-            shape.epsilon, BLOCK=self._width_block,
+            self.states, delta, normed, output_norm, norm, call, tables.sequence, tables.max_rows, shape.width,
+            shape.epsilon, **flags,
         )  # fmt: skip
-        gate_up = layer.gate_up.apply_into(normed, self._gate_up[:rows])
-        grid = (rows, -(-shape.intermediate // _MLP_BLOCK))
-        kernels.silu_and_mul[grid](gate_up, active, shape.intermediate, BLOCK=_MLP_BLOCK)
-        layer.down.apply_into(active, delta)
+        if isinstance(layer.mlp, Experts):
+            self._experts.launch(layer.mlp, normed, delta, call)
+        else:
+            self._launch_mlp(layer.mlp, normed, delta)
 
-    def _launch_residual_store(self, call: int, rows: int) -> None:
+    def _launch_mlp(self, mlp: MLP, normed: torch.Tensor, delta: torch.Tensor) -> None:
+        rows, intermediate = len(normed), self.weights.shape.intermediate
+        gate_up, active = mlp.gate_up.apply_into(normed, self._gate_up[:rows]), self._active[:rows]
+        kernels.activate_and_mul[(rows, -(-intermediate // _MLP_BLOCK))](
+            gate_up, active, intermediate, GELU=self.weights.form.gelu, BLOCK=_MLP_BLOCK
+        )
+        mlp.down.apply_into(active, delta)
+
+    def _launch_residual_store(self, layer: LayerWeights, call: int, rows: int) -> None:
+        output_norm, _, flags = self._output_and_next_norm(layer.mlp_output_norm, None)
+        del flags["NORM"]
         kernels.residual_store[(rows,)](
-            self.states, self._kept_states, self._delta, call, self.tables.sequence, self.tables.keep_slot,
-            *self._kernel_sizes, BLOCK=self._width_block,
+            self.states, self._kept_states, self._delta, output_norm, call, self.tables.sequence,
+            self.tables.keep_slot, *self._kernel_sizes, self.weights.shape.epsilon, **flags,
         )  # fmt: skip
 
-    def _launch_residual_pre_attn_norm(self, next_layer: LayerWeights, call: int, rows: int) -> None:
+    def _launch_residual_pre_attn_norm(
+        self, layer: LayerWeights, next_layer: LayerWeights, call: int, rows: int
+    ) -> None:
+        output_norm, norm, flags = self._output_and_next_norm(layer.mlp_output_norm, next_layer.pre_attn_norm)
         kernels.residual_pre_attn_norm[(rows,)](
-            self.states, self._kept_states, self._delta, self._normed, next_layer.pre_attn_norm, call,
+            self.states, self._kept_states, self._delta, self._normed, output_norm, norm, call,
             self.tables.sequence, self.tables.keep_slot, self.tables.add_slot, self.tables.coefficient,
-            *self._kernel_sizes, self.weights.shape.epsilon, BLOCK=self._width_block,
+            *self._kernel_sizes, self.weights.shape.epsilon, **flags,
         )  # fmt: skip
 
-    def _launch_attention(self, layer: LayerWeights, qkv: torch.Tensor, call: int, rows: int) -> None:
-        shape, tables = self.weights.shape, self.tables
+    def _norm(self, weight: torch.Tensor | None) -> tuple[torch.Tensor, dict[str, Any]]:
+        """The weight of a norm, or any tensor where there is none, and the flags of its kernel."""
+        flags = {
+            "NORM": weight is not None,
+            "ROUND_FIRST": self.weights.form.round_before_weight,
+            "BLOCK": self._width_block,
+        }
+        return self.states if weight is None else weight, flags
+
+    def _output_and_next_norm(
+        self, output: torch.Tensor | None, following: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
+        """The same for the norm of a block's output and the next block's norm."""
+        norm, flags = self._norm(following)
+        return self.states if output is None else output, norm, {**flags, "OUTPUT_NORM": output is not None}
+
+    def _launch_attention(self, number: int, qkv: torch.Tensor, call: int, rows: int) -> None:
+        layer, shape, form, tables = self.weights.layers[number], self.weights.shape, self.weights.form, self.tables
         group = shape.heads // shape.kv_heads
         # The number of programs that share the attention of one row and KV head.
         splits = min(_MAX_SPLITS, max(1, _TARGET_PROGRAMS // (rows * shape.kv_heads)))
         norms = (layer.query_norm, layer.key_norm)
-        kernels.attention_decode[(rows, shape.kv_heads, splits)](
+        if form.norm_whole_projection:
+            query, key = shape.heads * shape.head_size, shape.kv_heads * shape.head_size
+            kernels.norm_query_and_key[(rows, 2)](
+                qkv, *norms, call, tables.sequence, tables.max_rows, shape.epsilon, QUERY=query, KEY=key,
+                ROUND_FIRST=form.round_before_weight, BLOCK=next_power_of_2(query),
+            )  # fmt: skip
+            norms = (None, None)
+        head_block = next_power_of_2(shape.head_size)
+        block = min(_ATTENTION_BLOCK, _ATTENTION_BLOCK_BYTES // (head_block * self.states.itemsize))
+        attention_kernels.attention_decode[(rows, shape.kv_heads, splits)](
             qkv, self._attended, self._split_outputs, self._split_stats, self._split_counters,
-            self.keys, self.values, self._cosines, self._sines,
+            self.keys, self.values, *self._rotary[number],
             *(self.states if norm is None else norm for norm in norms),
-            call, tables.sequence, tables.cache_start, self.position, self.start, self._done,
-            tables.max_rows, self.keys.shape[1], shape.scale, shape.epsilon,
+            call, tables.sequence, tables.cache_start, self.position, self.start, self._done, tables.max_rows,
+            self.keys.shape[1], layer.window, shape.scale, form.score_cap, shape.epsilon,
             HEADS=shape.heads, KV_HEADS=shape.kv_heads, GROUP=group, PADDED=max(_MIN_GROUP, next_power_of_2(group)),
-            HALF=shape.head_size // 2, BLOCK=_ATTENTION_BLOCK, SPLITS=splits, NORMED=norms[0] is not None,
+            HALF=shape.head_size // 2, HALF_BLOCK=head_block // 2, BLOCK=block, SPLITS=splits,
+            NORMED=norms[0] is not None, ROUND_FIRST=form.round_before_weight, CAPPED=form.score_cap > 0,
             PRECISION="ieee" if self.states.dtype == torch.float32 else "tf32", num_warps=4, num_stages=2,
         )  # fmt: skip
 
     def _launch_token_prediction(self, rows: int, members: int, *, warm_up: bool = False) -> None:
         """Final norm, logits and argmax, then the next input token of every sequence."""
-        shape = self.weights.shape
+        shape, form = self.weights.shape, self.weights.form
         live, step = (
             (self.tables.no_sequences, self._warm_up_step) if warm_up else (self.tables.live_sequences, self._step)
         )
@@ -284,22 +332,24 @@ class ModelRunner:
             chunk = min(size, rows - first)
             normed = self._normed[:chunk]
             kernels.final_norm[(chunk,)](
-                self.states, normed, self.weights.norm, live, first, shape.width, shape.epsilon, BLOCK=self._width_block
-            )
+                self.states, normed, self.weights.norm, live, first, shape.width, shape.epsilon,
+                ROUND_FIRST=form.round_before_weight, BLOCK=self._width_block,
+            )  # fmt: skip
             logits = self.weights.head.apply_into(normed, self._logits[:chunk])
             kernels.block_argmax[(chunk, self._blocks)](
-                logits, best_value, best_token, step, first, shape.vocabulary, self._blocks,
-                BLOCK=_VOCABULARY_BLOCK,
+                logits, best_value, best_token, step, first, shape.vocabulary, self._blocks, form.logit_cap,
+                CAPPED=form.logit_cap > 0, BLOCK=_VOCABULARY_BLOCK,
             )  # fmt: skip
             if members:
                 self._launch_mixture_argmax(logits, live, first, members)
         self._launch_update_sequences(rows, max(1, members), warm_up=warm_up)
 
     def _launch_mixture_argmax(self, logits: torch.Tensor, live: torch.Tensor, first: int, members: int) -> None:
+        shape, cap = self.weights.shape, self.weights.form.logit_cap
         kernels.mixture_argmax[(-(-len(logits) // members), self._blocks)](
             logits, self._member_best_value, self._best_value, self._best_token, live, self.tables.weight,
-            self.tables.reference, first, self.weights.shape.vocabulary, self._blocks, math.log(PLAUSIBILITY),
-            MEMBERS=members, BLOCKS=next_power_of_2(self._blocks), BLOCK=_VOCABULARY_BLOCK,
+            self.tables.reference, first, shape.vocabulary, self._blocks, math.log(PLAUSIBILITY), cap,
+            CAPPED=cap > 0, MEMBERS=members, BLOCKS=next_power_of_2(self._blocks), BLOCK=_VOCABULARY_BLOCK,
         )  # fmt: skip
 
     def _launch_update_sequences(self, rows: int, members: int, *, warm_up: bool = False) -> None:
@@ -310,8 +360,8 @@ class ModelRunner:
             self._step, self.position, self._done, self._stage, self._stage_tokens, self._forced_index,
             stages.end_tokens, stages.max_tokens, stages.forced_tokens, stages.forced_lengths, stages.num_stages,
             stages.end_tokens.shape[1], stages.forced_tokens.shape[1], self.tables.max_rows, shape.width, self._blocks,
-            MEMBERS=members, ENDS=next_power_of_2(stages.end_tokens.shape[1]), BLOCKS=next_power_of_2(self._blocks),
-            BLOCK=self._width_block,
+            self.weights.form.embedding_scale, MEMBERS=members, ENDS=next_power_of_2(stages.end_tokens.shape[1]),
+            BLOCKS=next_power_of_2(self._blocks), BLOCK=self._width_block,
         )  # fmt: skip
 
 

@@ -114,7 +114,9 @@ def _copy_prompt_cache_to_route(
             source = getattr(cache_layer, name)
             if token_order is not None:
                 source = source.take_along_dim(token_order[:, None, :, None], dim=2)
-            regions[:, step, :, : source.shape[2]].copy_(source.transpose(0, 1))
+            # A layer with a sliding window keeps only the tokens that the next one sees.
+            length = batch.padded_prompt_length
+            regions[:, step, :, length - source.shape[2] : length].copy_(source.transpose(0, 1))
 
 
 def _copy_call_cache_to_regions(
@@ -128,9 +130,12 @@ def _copy_call_cache_to_regions(
         ]
     )
     lengths = np.array([batch.padded_prompt_length for batch, _, _ in steps])
+    cached = cache_layer.keys.shape[2]
+    # A layer with a sliding window keeps only the tokens that the next one sees.
+    kept = np.minimum(lengths, cached)
     # Token by token: its row, its column in the cache layer (rows are aligned at the end), its place in the cache.
-    row, offset = enumerate_within_groups(lengths)
-    places = np.stack([row, cache_layer.keys.shape[2] - lengths[row] + offset, region_starts[row] + offset])
+    row, offset = enumerate_within_groups(kept)
+    places = np.stack([row, cached - kept[row] + offset, region_starts[row] + (lengths - kept)[row] + offset])
     rows, columns, targets = torch.from_numpy(places).to(runner.keys.device)
     for cache, source in ((runner.keys, cache_layer.keys), (runner.values, cache_layer.values)):
         cache[:, targets] = source.transpose(0, 1)[:, rows, columns]

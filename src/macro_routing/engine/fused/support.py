@@ -7,15 +7,18 @@ from typing import Any
 import torch
 from torch import nn
 
+from macro_routing.engine.fused.quantized import find_unsupported_quantization, is_4bit
+from macro_routing.engine.fused.weights import GELU, SILU, get_activation
 from macro_routing.engine.generation import DecodingStage
-from macro_routing.engine.shared_forward import get_cache_layer_templates
 from macro_routing.models.find_decoder import get_decoder
 from macro_routing.models.support import get_text_config
 
-SUPPORTED_MODEL_TYPES = ("llama", "mistral", "qwen2", "qwen3")
+SUPPORTED_MODEL_TYPES = (
+    "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma2", "gemma3_text", "olmo2", "olmo3", "phi3",
+)  # fmt: skip
 """``model_type`` of the architectures that the kernels implement."""
-MIN_HEAD_SIZE = 32
-"""Smaller heads do not fill the tensor cores."""
+MIN_HEAD_SIZE, MAX_HEAD_SIZE = 32, 256
+"""Smaller heads do not fill the tensor cores, larger ones do not fit on the chip."""
 MAX_STAGES, MAX_STAGE_TOKENS = 4, 64
 """The fixed size of the stages' tables: CUDA graphs refer to them."""
 _LENGTH_DEPENDENT_ROTARY = ("dynamic", "longrope")
@@ -41,13 +44,14 @@ def find_fused_unsupported_reason(model: Any, *, interpreted: bool = False) -> s
         "it is not on a CUDA device": model.device.type != "cuda" and not interpreted,
         "triton is not installed": importlib.util.find_spec("triton") is None,
         f"{config.model_type} layers have no kernels (only {types})": config.model_type not in SUPPORTED_MODEL_TYPES,
-        "its weights are quantized": getattr(model.config, "quantization_config", None) is not None,
         "it is spread over several devices": len({weight.device for weight in model.parameters()}) > 1,
-        "its activation is not silu": getattr(config, "hidden_act", "silu") != "silu",
+        f"its activation is {get_activation(config)}": get_activation(config) not in (SILU, GELU),
         f"its dtype is {model.dtype}": model.dtype not in (torch.bfloat16, torch.float16, torch.float32),
     }
-    return next((reason for reason, applies in problems.items() if applies), None) or _find_unsupported_layer_reason(
-        model, config
+    return (
+        next((reason for reason, applies in problems.items() if applies), None)
+        or find_unsupported_quantization(model)
+        or _find_unsupported_layer_reason(model, config)
     )
 
 
@@ -55,15 +59,28 @@ def _find_unsupported_layer_reason(model: Any, config: Any) -> str | None:
     layer = get_decoder(model).layers[0]
     linears = [module for module in layer.modules() if isinstance(module, nn.Linear)]
     head_size = layer.self_attn.head_dim
-    rotary = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    rotary, experts = _list_rotary_settings(config), getattr(layer.mlp, "experts", None)
+    rotated = [settings.get("partial_rotary_factor") for settings in (*rotary, vars(config))]
     problems = {
-        "its layers are not made of plain linear maps": len(linears) != 7
-        or any(type(linear) is not nn.Linear for linear in linears),
+        "its layers are not made of plain linear maps": any(
+            type(linear) is not nn.Linear and not is_4bit(linear) for linear in linears
+        ),
+        "its experts are not plain tensors of its dtype": experts is not None
+        and getattr(getattr(experts, "gate_up_proj", None), "dtype", None) != model.dtype,
         "its weights are moved in and out by hooks": any(hasattr(module, "_hf_hook") for module in layer.modules()),
-        "some layers have a sliding window": any(cache.is_sliding for cache in get_cache_layer_templates(model)),
-        "its rotary table depends on the length of the text": rotary.get("rope_type") in _LENGTH_DEPENDENT_ROTARY,
-        f"its head size is {head_size} (it must be a power of 2, at least {MIN_HEAD_SIZE})": head_size < MIN_HEAD_SIZE
-        or head_size & (head_size - 1) != 0,
-        "only a part of each head is rotated": getattr(config, "partial_rotary_factor", None) not in (None, 1, 1.0),
+        "its tokens attend to later ones": getattr(config, "use_bidirectional_attention", False),
+        "its rotary table depends on the length of the text": any(
+            settings.get("rope_type") in _LENGTH_DEPENDENT_ROTARY for settings in rotary
+        ),
+        f"its head size is {head_size} (it must be even, and from {MIN_HEAD_SIZE} to {MAX_HEAD_SIZE})": head_size % 2
+        != 0
+        or not MIN_HEAD_SIZE <= head_size <= MAX_HEAD_SIZE,
+        "only a part of each head is rotated": any(share not in (None, 1, 1.0) for share in rotated),
     }
     return next((reason for reason, applies in problems.items() if applies), None)
+
+
+def _list_rotary_settings(config: Any) -> list[dict[str, Any]]:
+    """The settings of the rotary table, or of the table of each type of layers."""
+    settings = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    return [value for value in settings.values() if isinstance(value, dict)] or [settings]

@@ -1,0 +1,127 @@
+"""Fused decoding of every supported architecture on a GPU: against ``model.generate``, and against its roofline.
+
+    python -m benchmarks.fused_architectures [--shapes NAME …] [--write docs/data/fused_architectures.json]
+
+The weights are random and have the shape of a published model. Both sides decode the standard pass of the same prompts
+to the same number of tokens, once before they are timed; times are medians. Exits with 1 when a shape fails.
+"""
+
+import argparse
+import gc
+import statistics
+import sys
+import traceback
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from benchmarks.decoding_baselines import decode_fused, generate_texts
+from benchmarks.fused import PROMPTS, SEED, SHAPES, make_random_model, make_random_prompts
+from benchmarks.fused_steps import DeviceLimits, measure_arithmetic, measure_copy_bandwidth, measure_step
+from benchmarks.record import write_record
+from macro_routing.engine.batching import Tokens
+from macro_routing.engine.fused.decoder import FusedDecoder
+from macro_routing.evaluation.bench import measure_repeatedly
+from macro_routing.routes import Route
+
+NEW_TOKENS, REPEATS = 32, 3
+VOCABULARY = 30_000
+"""Of the prompts, which all shapes can read."""
+COLUMNS = {
+    "shape": "shape",
+    "architecture": "`model_type`",
+    "weights": "GB of weights",
+    "generate": "`generate`, s",
+    "fused": "fused, s",
+    "speedup": "times as fast",
+    "step": "decoding step, ms",
+    "limit": "over its roofline",
+    "tokens": "tokens per second",
+}
+
+
+def measure_architecture(
+    model: Any, decoder: FusedDecoder, prompts: Sequence[Tokens], limits: DeviceLimits
+) -> dict[str, Any]:
+    """One line of the table."""
+    standard = Route.standard(len(decoder.weights.layers))
+    fused = _time_warm(partial(decode_fused, decoder, [standard], prompts, NEW_TOKENS))
+    generate = _time_warm(partial(generate_texts, model, prompts, NEW_TOKENS, static=False))
+    step = measure_step(decoder, model, [standard], prompts, NEW_TOKENS, limits)
+    return {
+        "architecture": model.config.model_type,
+        "weights": sum(parameter.nbytes for parameter in model.parameters()) / 1e9,
+        "generate": statistics.median(generate),
+        "fused": statistics.median(fused),
+        "speedup": statistics.median(generate) / statistics.median(fused),
+        "step": 1e3 * step.seconds,
+        "limit": step.times_limit,
+        "tokens": step.rows / step.seconds,
+        "samples": {"generate": generate, "fused": fused, "step": step.samples},
+        "products": step.products,
+        "cache": step.cache,
+    }
+
+
+def _time_warm(run: Any) -> list[float]:
+    run()
+    return measure_repeatedly(run, REPEATS)
+
+
+def measure_shape(shape: str, prompts: Sequence[Tokens], limits: DeviceLimits) -> dict[str, Any]:
+    """The line of a shape; its model is freed afterwards."""
+    import torch
+
+    try:
+        model = make_random_model(shape)
+        return {"shape": shape, **measure_architecture(model, FusedDecoder(model), prompts, limits)}
+    finally:
+        model = None
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def main() -> None:
+    """Measure, print, write on request."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--write", type=Path)
+    arguments = parser.parse_args()
+    limits = DeviceLimits(measure_copy_bandwidth("cuda"), measure_arithmetic("cuda"))
+    prompts, lines = make_random_prompts(PROMPTS, VOCABULARY), []
+    for shape in arguments.shapes:
+        try:
+            line = measure_shape(shape, prompts, limits)
+        except Exception:  # noqa: BLE001 the other shapes are worth measuring all the same
+            traceback.print_exc()
+            continue
+        lines.append(line)
+        print(
+            f"{shape:<14} generate {line['generate']:6.2f} s, fused {line['fused']:5.2f} s:"
+            f" {line['speedup']:5.1f} times; step {line['step']:6.2f} ms, {line['limit']:.2f} times its roofline,"
+            f" {line['tokens']:,.0f} tokens/s",
+            flush=True,
+        )
+    if arguments.write:
+        write_record(
+            arguments.write,
+            command=f"python -m benchmarks.fused_architectures --write docs/data/{arguments.write.name}",
+            config={
+                "weights": "random",
+                "prompts": PROMPTS,
+                "new_tokens": NEW_TOKENS,
+                "repeats": REPEATS,
+                "bandwidth": limits.bandwidth,
+                "arithmetic": limits.arithmetic,
+            },
+            seed=SEED,
+            columns=COLUMNS,
+            results=lines,
+            device="cuda",
+        )
+    sys.exit(len(lines) < len(arguments.shapes))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""The table of architectures: what is measured, on a tiny model without a GPU, and the shapes it has."""
+
+import pytest
+from transformers import AutoConfig
+
+from benchmarks import fused_architectures
+from benchmarks.fused import SHAPES, make_random_prompts
+from benchmarks.fused_architectures import COLUMNS, VOCABULARY, measure_architecture
+from benchmarks.fused_steps import DecodingStepTime, DeviceLimits
+from macro_routing.engine.fused.support import SUPPORTED_MODEL_TYPES
+from macro_routing.engine.fused.weights import fuse_weights
+from tests.benchmarks.test_decoding_baselines import EagerDecoder
+from tests.engine.test_generation import PROMPTS
+from tests.models.tiny import tiny_model
+
+
+def test_a_line_of_the_table(monkeypatch):
+    step = DecodingStepTime(1, 6, 6, rows=2, seconds=0.5, samples=(0.5,), products=0.2, cache=0.05)
+    monkeypatch.setattr(fused_architectures, "measure_step", lambda *_: step)
+    monkeypatch.setattr(fused_architectures, "NEW_TOKENS", 2)
+    model = tiny_model("llama")
+    line = measure_architecture(model, EagerDecoder(model), PROMPTS[:2], DeviceLimits(1, 1))
+    assert line.keys() >= COLUMNS.keys() - {"shape"}
+    assert line["speedup"] == line["generate"] / line["fused"]
+    assert (line["step"], line["limit"], line["tokens"]) == pytest.approx((500, 2, 4))
+    assert line["weights"] == pytest.approx(sum(weight.nbytes for weight in model.parameters()) / 1e9)
+
+
+def test_the_roofline_of_experts_reads_those_that_some_row_chooses():
+    layer = fuse_weights(tiny_model("mixtral", head_dim=32)).layers[0]  # 2 of 4 experts
+    attention = sum(linear.weight.nbytes for linear in (layer.qkv, layer.attention_out))
+    experts = layer.mlp.gate_up.nbytes + layer.mlp.down.nbytes
+    by_bytes, by_arithmetic = DeviceLimits(1, 1e12), DeviceLimits(1e12, 1)
+    assert by_bytes.layer_seconds(layer, 1) == attention + experts / 2
+    assert by_bytes.layer_seconds(layer, 2) == attention + experts * 3 / 4
+    assert by_arithmetic.layer_seconds(layer, 6) == 6 * (attention + experts / 2)
+
+
+def test_every_supported_architecture_has_a_shape_that_reads_the_prompts():
+    configs = [AutoConfig.for_model(kind, **sizes) for kind, sizes in SHAPES.values()]
+    assert {config.model_type for config in configs} == set(SUPPORTED_MODEL_TYPES)
+    assert max(map(max, make_random_prompts(20, VOCABULARY))) < min(config.vocab_size for config in configs)
