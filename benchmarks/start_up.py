@@ -1,9 +1,11 @@
-"""What a user waits for before anything happens, beside an earlier checkout: set-up, GGUF files, commands.
+"""What a newcomer waits for, beside an earlier checkout: set-up, GGUF files, commands, the demo.
 
 python -m benchmarks.start_up EARLIER --commands --set-up --write docs/data/start_up.json
 python -m benchmarks.start_up EARLIER --gguf FILE --write docs/data/gguf_import.json
+python -m benchmarks.start_up EARLIER --demo --write docs/data/demo_time.json
 
-Processor time is given beside wall time, which other processes change. Commands are repeated; the fastest counts.
+Processor time is given beside wall time, which other processes change. Commands are repeated; the fastest counts. The
+demo begins with a converted model and an empty score store, once.
 """
 
 import argparse
@@ -59,6 +61,17 @@ def time_macro(checkout: Path, arguments: list[str]) -> tuple[float, float]:
     return min(time_command(command, checkout, PYTHONPATH=str(checkout / "src")) for _ in range(5))
 
 
+def time_demo(checkout: Path) -> tuple[float, float]:
+    """Time of ``macro demo`` from its start to its report."""
+    from macro_routing.models.catalog import DEFAULT_MODEL, fetch_model_folder, get_macro_cache_folder
+
+    fetch_model_folder(DEFAULT_MODEL)
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "converted").symlink_to(get_macro_cache_folder() / "converted")
+        command = [sys.executable, "-m", "macro_routing.cli.main", "demo", "--out", str(Path(folder) / "run")]
+        return time_command(command, checkout, PYTHONPATH=str(checkout / "src"), MACRO_CACHE_DIR=folder)
+
+
 def time_set_up(checkout: Path, target: str) -> tuple[float, float]:
     """Time of ``make TARGET`` in a copy of the sources without environments."""
     with tempfile.TemporaryDirectory() as folder:
@@ -78,12 +91,16 @@ def measure(
     return row
 
 
-def measure_all(earlier: Path, files: list[Path], *, commands: bool, set_up: bool) -> Iterator[dict[str, Any]]:
+def measure_all(
+    earlier: Path, files: list[Path], *, commands: bool, set_up: bool, demo: bool
+) -> Iterator[dict[str, Any]]:
     """The rows that were asked for."""
     for name, arguments in COMMANDS.items() if commands else ():
         yield measure(f"`{name}`", partial(time_macro, earlier, arguments), partial(time_macro, ROOT, arguments))
     for file in files:
         yield measure(file.name, partial(time_conversion, earlier, file), partial(time_conversion, ROOT, file))
+    if demo:
+        yield measure("`macro demo`", partial(time_demo, earlier), partial(time_demo, ROOT))
     if set_up:
         everything = ".venv/.ready"
         before = time_set_up(earlier, everything)  # it had one environment for the demo and the tests
@@ -98,15 +115,16 @@ def main() -> None:
     parser.add_argument("--commands", action="store_true")
     parser.add_argument("--gguf", type=Path, action="append", default=[])
     parser.add_argument("--set-up", action="store_true")
+    parser.add_argument("--demo", action="store_true")
     parser.add_argument("--write", type=Path, required=True)
     arguments = parser.parse_args()
     git = ["git", "-C", str(arguments.earlier), "rev-parse", "--short", "HEAD"]
     earlier = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
     files = [file.resolve() for file in arguments.gguf]
-    rows = measure_all(arguments.earlier.resolve(), files, commands=arguments.commands, set_up=arguments.set_up)
-    asked = " ".join(
-        ["--commands"] * arguments.commands + ["--gguf FILE"] * len(files) + ["--set-up"] * arguments.set_up
-    )
+    parts = {name: getattr(arguments, name) for name in ("commands", "set_up", "demo")}
+    rows = measure_all(arguments.earlier.resolve(), files, **parts)
+    flags = [f"--{name.replace('_', '-')}" for name, is_asked in parts.items() if is_asked]
+    asked = " ".join([*flags, *["--gguf FILE"] * len(files)])
     write_record(
         arguments.write,
         command=f"python -m benchmarks.start_up EARLIER {asked} --write {arguments.write}",
@@ -114,7 +132,10 @@ def main() -> None:
         seed="none",
         columns=COLUMNS,
         results=list(rows),
-        summary={"load_average_at_the_end": round(os.getloadavg()[0], 1)},
+        summary={
+            "load_average_at_the_end": round(os.getloadavg()[0], 1),
+            "threads": os.environ.get("OMP_NUM_THREADS", "as many as cores"),
+        },
     )
 
 
