@@ -15,7 +15,7 @@ from rich.text import Text
 
 from macro_routing.files import write_atomically
 
-WIDTH, MAX_LINES = 100, 34
+WIDTH, MAX_LINES = 76, 30
 _FORMAT = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>.{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace;
 font-size: {char_height}px; line-height: {line_height}px; font-variant-east-asian: full-width; }}
