@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
-from result_tables import DATA, WAYS, read_record, split_setting
+from result_tables import DATA, SPEEDS, WAYS, read_record, split_setting
 
 from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.heatmap import Heatmap
@@ -17,8 +17,6 @@ from macro_routing.routes import parse_route
 
 WIDTH = 470.0
 """Readable on a phone, where a wider picture is made smaller."""
-SPEEDS = "decoding_baselines_qwen2.5-1.5b.json"
-"""Decoding beside ``generate`` and vLLM; pages and pictures do without it while it is not recorded."""
 POLICY = "demo_policy.json"
 _LARGE, _SMALL = ("Qwen2.5-Coder-1.5B", 28), ("SmolLM2-135M", 30)
 _LEFT, _TOP, _BOTTOM = 52.0, 18.0, 44.0
@@ -134,7 +132,7 @@ def draw_decoding_speed() -> str | None:
     """Tokens per second of every side; None while it was not measured."""
     if not (DATA / SPEEDS).is_file():
         return None
-    rows = read_record(SPEEDS)["results"]
+    rows = sorted(read_record(SPEEDS)["results"], key=lambda row: row["rows"])
     height, bar = 40.0 * len(rows) + 6, 15.0
     x = Scale(0, max(row["tokens"] for row in rows), 0, WIDTH - 110)
     parts = []
@@ -161,8 +159,8 @@ def draw_policy_rounds() -> str | None:
         return None
     rows = read_record(POLICY)["results"]
     layers = len(rows[0]["frequencies"])
-    cell, row_height, gap = (WIDTH - 70) / layers, 12.0, 64.0
-    x, top, parts = Scale(0, layers, 64, 64 + cell * layers), 0.0, []
+    cell, row_height, gap = (WIDTH - 82) / layers, 15.0, 44.0
+    x, top, parts = Scale(0, layers, 76, 76 + cell * layers), 0.0, []
     for number in dict.fromkeys(row["round"] for row in rows):
         shown = [row for row in rows if row["round"] == number]
         tops = [20 + row_height * index for index in range(len(shown) + 1)]
@@ -180,7 +178,7 @@ def draw_policy_rounds() -> str | None:
         )
         name = f"after round {number}" if number else "before the first round"
         parts.append(f'<g transform="translate(0 {top:g})"><text x="0" y="10" class="strong">{name}</text>{shapes}</g>')
-        top += tops[-1] + gap - 20
+        top += tops[-1] + gap
     title = "Where the policy goes from each layer, round by round"
     legend = [
         LegendKey("bar", f"h{level}", f"from {threshold}") for level, threshold in ((1, 0.005), (5, 0.2), (9, 0.9))
