@@ -26,7 +26,7 @@ COLUMNS = {
     "n": "of",
 }
 POLICY_ROUNDS = (0, 2, 10)
-PICTURES = ("route.svg", "rounds.svg", "variants.svg")
+PICTURES = ("rounds.svg",)
 
 
 def make_rows(result: dict[str, Any]) -> list[dict[str, Any]]:

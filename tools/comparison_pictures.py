@@ -1,4 +1,4 @@
-"""Pictures of several records at once: accuracy against layers, models by benchmarks, speed, the policy over rounds."""
+"""Pictures made of records: the route drawn, accuracy by layers, models by benchmarks, speed, the policy over rounds."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,6 +12,7 @@ from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.heatmap import Heatmap
 from macro_routing.report.policy_map import list_nonempty_policy_cells
 from macro_routing.report.rendering import mark_safe, render_template
+from macro_routing.report.route_chart import draw_route_chart
 from macro_routing.report.scale import Scale, list_integer_ticks, list_nice_axis_ticks
 from macro_routing.routes import parse_route
 
@@ -151,6 +152,15 @@ def draw_decoding_speed() -> str | None:
 def _name_side(row: Mapping[str, Any]) -> str:
     routes = f", {row['routes']} routes" if row["routes"] > 1 else ""
     return f"{row['side'].replace('fused', 'MACRO, fused decoding')}: {row['rows']:,} texts{routes}"
+
+
+def draw_demo_route() -> str:
+    """The route that the demo has found, over the layers."""
+    found, standard = read_record("demo.json")["results"]
+    route = parse_route(found["route"].strip("`"), standard["length"])
+    chart = draw_route_chart(route, str(route), WIDTH)
+    assert chart is not None
+    return chart.to_svg()
 
 
 def draw_policy_rounds() -> str | None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from comparison_pictures import (
     draw_accuracy_by_layers,
     draw_decoding_speed,
+    draw_demo_route,
     draw_models_by_benchmarks,
     draw_policy_rounds,
 )
@@ -96,6 +97,7 @@ _DRAWN: Mapping[str, Callable[[], str | None]] = {
     "headline_gains.svg": _draw_gains,
     "headline_methods.svg": _draw_methods,
     "fewer_layers.svg": _draw_fewer_layers,
+    "demo_route.svg": draw_demo_route,
     "accuracy_layers.svg": draw_accuracy_by_layers,
     "models_benchmarks.svg": draw_models_by_benchmarks,
     "decoding_speed.svg": draw_decoding_speed,
