@@ -1,4 +1,4 @@
-"""Pictures made of records: the route drawn, accuracy by layers, models by benchmarks, speed, the policy over rounds."""
+"""Pictures made of records: the route drawn, accuracy by layers, models by benchmarks, speed, policy over rounds."""
 
 import re
 from collections.abc import Mapping, Sequence
