@@ -111,8 +111,9 @@ def draw_models_by_benchmarks() -> str:
         task, mode, small = split_setting(row)
         gain = 100 * fmean(value[1] for name, value in row["raw"].items() if name.rpartition("-")[0] == "guided")
         cells[f"{(_SMALL if small else _LARGE)[0]}, {mode}", task] = gain
-    rows = sorted({row for row, _ in cells}, key=lambda row: (row.startswith(_SMALL[0]), _order_way(row)))
-    tasks = sorted({task for _, task in cells}, key=lambda task: -max(cells.get((row, task), -9e9) for row in rows))
+    rows = sorted(dict.fromkeys(row for row, _ in cells), key=lambda row: (row.startswith(_SMALL[0]), _order_way(row)))
+    names = dict.fromkeys(task for _, task in cells)
+    tasks = sorted(names, key=lambda task: -max(cells.get((row, task), -9e9) for row in rows))
     heatmap = Heatmap(
         rows=[row.replace("2.5-Coder-1.5B", "").replace("-135M", "") for row in rows],
         columns=tasks,
