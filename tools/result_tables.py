@@ -178,6 +178,24 @@ def _generate_seconds() -> str:
     return ", ".join(f"{seconds:.1f}" for seconds in raw["generate_seconds"])
 
 
+STUDIES = {
+    "significance": "main-table-significance-search-time-best-routes",
+    **{name.replace("-", "_"): name for name in ("ablation", "logit-lens", "transfer", "one-route", "composition")},
+    **{name.replace("-", "_"): name for name in ("cost", "explain", "side-effects", "depth-tradeoff")},
+}
+"""Records of studies, and where the page has each."""
+
+
+def study_headlines() -> str:
+    """Every recorded study with its result in a sentence."""
+    lines = ["| study | result |", "| --- | --- |"]
+    for name, anchor in STUDIES.items():
+        if (DATA / f"study_{name}.json").is_file():
+            headline = read_record(f"study_{name}.json")["config"]["headline"]
+            lines.append(f"| [{name.replace('_', ' ')}](#{anchor}) | {headline} |")
+    return "\n" + "\n".join(lines) + "\n"
+
+
 def decoding_baselines() -> str:
     """Decoding beside ``generate`` and vLLM: picture and table, or how to measure it."""
     if not (DATA / SPEEDS).is_file():
@@ -284,5 +302,5 @@ VALUES: dict[str, Callable[[], str]] = {
 }
 TABLES: dict[str, Callable[[], str]] = {
     one.__name__.replace("_", "-"): one
-    for one in (headline, headline_short, peers, paper_reproduction, decoding_baselines)
+    for one in (headline, headline_short, peers, paper_reproduction, decoding_baselines, study_headlines)
 }
