@@ -13,6 +13,9 @@ from typing import Any
 
 from benchmarks.record import write_record
 from macro_routing.report import write_figures
+from macro_routing.report.action_frequencies import count_expected_actions_by_layer
+from macro_routing.report.policy_map import list_policy_map_rows
+from macro_routing.report.run_data import load_run_for_report
 
 COLUMNS = {
     "name": "chosen by",
@@ -22,7 +25,8 @@ COLUMNS = {
     "correct": "correct",
     "n": "of",
 }
-PICTURES = ("route.svg", "rounds.svg", "variants.svg")
+POLICY_ROUNDS = (0, 2, 10)
+PICTURES = ("rounds.svg",)
 
 
 def make_rows(result: dict[str, Any]) -> list[dict[str, Any]]:
@@ -47,6 +51,18 @@ def make_rows(result: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
+def make_policy_rows(run: Path) -> list[dict[str, Any]]:
+    """Where the policy goes from each layer in some rounds: by row of the report's policy map, how often."""
+    frames = [frame for frame in load_run_for_report(run).policies if frame.rounds in POLICY_ROUNDS]
+    return [
+        {"round": frame.rounds, "goes": name, "frequencies": [round(float(value), 4) for value in values]}
+        for frame in frames
+        for name, values in list_policy_map_rows(
+            frame.policy.space, count_expected_actions_by_layer(frame.policy), frame.policy.space.radius
+        )
+    ]
+
+
 def main() -> None:
     """Read the run, write record and pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -67,6 +83,14 @@ def main() -> None:
         columns=COLUMNS,
         results=make_rows(result),
         summary={"search_minutes": seconds / 60},
+    )
+    write_record(
+        arguments.write.with_name(f"{arguments.write.stem}_policy.json"),
+        command="macro demo",
+        config={"columns": "by layer from the first to the last: how often a program goes there"},
+        seed=given["seed"],
+        columns={"round": "round", "goes": "goes", "frequencies": "frequencies"},
+        results=make_policy_rows(arguments.run),
     )
     arguments.pictures.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:

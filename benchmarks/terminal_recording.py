@@ -15,7 +15,7 @@ from rich.text import Text
 
 from macro_routing.files import write_atomically
 
-WIDTH, MAX_LINES = 100, 34
+WIDTH, FIRST_LINES, LAST_LINES = 76, 12, 22
 _FORMAT = """<svg class="rich-terminal" viewBox="0 0 {width} {height}" xmlns="http://www.w3.org/2000/svg">
 <style>.{unique_id}-matrix {{ font-family: ui-monospace, Menlo, Consolas, 'DejaVu Sans Mono', monospace;
 font-size: {char_height}px; line-height: {line_height}px; font-variant-east-asian: full-width; }}
@@ -41,8 +41,8 @@ def run_command(command: list[str]) -> str:
 def draw_terminal(command: list[str], printed: str) -> str:
     """The picture; of a long output the beginning and the end."""
     lines = [(part, _find_style(line)) for line in printed.rstrip().splitlines() for part in textwrap.wrap(line, WIDTH)]
-    if len(lines) > MAX_LINES:
-        lines = [*lines[: MAX_LINES // 2], ("[…]", "dim"), *lines[-MAX_LINES // 2 :]]
+    if len(lines) > FIRST_LINES + LAST_LINES:
+        lines = [*lines[:FIRST_LINES], ("[…]", "dim"), *lines[-LAST_LINES:]]
     console = Console(record=True, width=WIDTH, file=Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
     console.print(Text("$ " + " ".join(command), style="bold green"))
     for line, style in lines:

@@ -211,7 +211,7 @@ def methods() -> str:
 
 def detectable_gains() -> str:
     """The smallest gain that test sets of several sizes can show."""
-    sizes = (50, 100, 200, 500, 1000)
+    sizes = (50, 100, 200, 300, 500, 1000)
     return _table(("test items", "points"), ((size, f"{100 * smallest_detectable_gain(size):.1f}") for size in sizes))
 
 

@@ -1,9 +1,16 @@
 """The pictures of the pages: those made of records, and a dark theme for all of them."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from comparison_pictures import (
+    draw_accuracy_by_layers,
+    draw_decoding_speed,
+    draw_demo_route,
+    draw_models_by_benchmarks,
+    draw_policy_rounds,
+)
 from result_tables import METHODS, WAYS, read_record, split_setting
 
 from macro_routing.report.heatmap import Heatmap
@@ -86,12 +93,24 @@ def add_dark_theme(svg: str) -> str:
     return re.sub(r"(<rect [^>]*)(fill=\"#ffffff\"/>)", r'\1class="background" \2', svg, count=1)
 
 
+_DRAWN: Mapping[str, Callable[[], str | None]] = {
+    "headline_gains.svg": _draw_gains,
+    "headline_methods.svg": _draw_methods,
+    "fewer_layers.svg": _draw_fewer_layers,
+    "demo_route.svg": draw_demo_route,
+    "accuracy_layers.svg": draw_accuracy_by_layers,
+    "models_benchmarks.svg": draw_models_by_benchmarks,
+    "decoding_speed.svg": draw_decoding_speed,
+    "policy_rounds.svg": draw_policy_rounds,
+}
+"""What is drawn from records; None where the record is not there yet."""
+
+
 def make_pictures(folder: Path) -> Mapping[str, str]:
     """All pictures by file name: drawn from records, or those that are there, each with both themes."""
     there = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.svg"))}
-    drawn = {"headline_gains.svg": _draw_gains(), "headline_methods.svg": _draw_methods()}
-    drawn["fewer_layers.svg"] = _draw_fewer_layers()
-    return {name: add_dark_theme(str(svg)) for name, svg in (there | drawn).items()}
+    drawn = {name: draw() for name, draw in _DRAWN.items()}
+    return {name: add_dark_theme(str(svg)) for name, svg in (there | drawn).items() if svg is not None}
 
 
 def stale_pictures(folder: Path) -> list[Path]:

@@ -32,6 +32,8 @@ TITLES = {
     "rys": "RYS",
 }
 """What the pages call a method, by its name in the records of the comparisons."""
+SPEEDS = "decoding_baselines_qwen2.5-1.5b.json"
+"""Decoding beside ``generate`` and vLLM; pages and pictures do without it while it is not recorded."""
 UNCHANGED = "+0.0 (+0.0 to +0.0)"
 _LEFT_OUT = re.compile(r"published|^standard$|top-1|no Vit")
 """Rows of the comparison that are no methods of their own."""
@@ -176,6 +178,61 @@ def _generate_seconds() -> str:
     return ", ".join(f"{seconds:.1f}" for seconds in raw["generate_seconds"])
 
 
+STUDIES = {
+    "significance": "main-table-significance-search-time-best-routes",
+    **{name.replace("-", "_"): name for name in ("ablation", "logit-lens", "transfer", "one-route", "composition")},
+    **{name.replace("-", "_"): name for name in ("cost", "explain", "side-effects", "depth-tradeoff")},
+}
+"""Records of studies, and where the page has each."""
+
+
+def study_headlines() -> str:
+    """Every recorded study with its result in a sentence."""
+    lines = ["| study | result |", "| --- | --- |"]
+    for name, anchor in STUDIES.items():
+        if (DATA / f"study_{name}.json").is_file():
+            headline = read_record(f"study_{name}.json")["config"]["headline"]
+            lines.append(f"| [{name.replace('_', ' ')}](#{anchor}) | {headline} |")
+    return "\n" + "\n".join(lines) + "\n"
+
+
+def decoding_baselines() -> str:
+    """Decoding beside ``generate`` and vLLM: picture and table, or how to measure it."""
+    if not (DATA / SPEEDS).is_file():
+        return "\nNot recorded yet: `python -m benchmarks.decoding_baselines --shape qwen2.5-1.5b --vllm-site FOLDER`\n"
+    record = read_record(SPEEDS)
+    heads = ("decoded by", "texts", "routes", "seconds", "tokens per second", "times as long as fused", "repeats")
+    lines = ["| " + " | ".join(heads) + " |", "| --- |" + " ---: |" * (len(heads) - 1)]
+    for row in sorted(record["results"], key=lambda row: row["rows"]):
+        counts = f"{row['rows']:,} | {row['routes']} | {row['seconds']:.2f} | {row['tokens']:,.0f} | {row['ratio']:.2f}"
+        lines.append(f"| {row['side']} | {counts} | {row['repeats']} |")
+    config = record["config"]
+    picture = "![Tokens per second of fused decoding, generate and vLLM](../pictures/decoding_speed.svg)"
+    origin = (
+        f"`{record['command']}`, {config['prompts']} prompts, {config['new_tokens']} tokens each, {config['vllm']}, "
+        f"seed {record['seed']}, commit {record['commit']}; {record['hardware']}."
+    )
+    return "\n" + "\n\n".join([picture, "\n".join(lines), origin]) + "\n"
+
+
+def decoding_sentence() -> str:
+    """What the README says of the speed: beside ``generate`` and vLLM where that is recorded, else its lower bound."""
+    if not (DATA / SPEEDS).is_file():
+        return (
+            f"On an H200 routes decode together at least {_speed_bound()} times as fast as one after the other with "
+            "`generate` (Qwen2.5-Coder-1.5B; one sample"
+        )
+    rows = read_record(SPEEDS)["results"]
+    one = {
+        row["side"]: row["ratio"] for row in rows if row["routes"] == 1 and row["rows"] == min(r["rows"] for r in rows)
+    }
+    vllm = f", and vLLM {one['vLLM']:.1f} times" if "vLLM" in one else ""
+    return (
+        f"On an H200 `generate` takes {one['generate']:.1f} times as long as MACRO's decoder for the same batch{vllm} "
+        "(the shape of Qwen2.5-1.5B, random weights"
+    )
+
+
 def peers() -> str:
     """Every method's mean gain over the tasks of the comparison, the oracle apart."""
     rows = [row for row in read_record("peers.json")["results"] if not _LEFT_OUT.search(row["method"])]
@@ -241,7 +298,9 @@ VALUES: dict[str, Callable[[], str]] = {
     "truncated-range": _truncated_range,
     "speed-bound": _speed_bound,
     "generate-seconds": _generate_seconds,
+    "decoding-sentence": decoding_sentence,
 }
 TABLES: dict[str, Callable[[], str]] = {
-    one.__name__.replace("_", "-"): one for one in (headline, headline_short, peers, paper_reproduction)
+    one.__name__.replace("_", "-"): one
+    for one in (headline, headline_short, peers, paper_reproduction, decoding_baselines, study_headlines)
 }

@@ -32,5 +32,7 @@ def test_what_is_no_run_is_named(tmp_path):
 
 
 def test_help_needs_no_heavy_library():
-    code = "import sys; from macro_routing.cli import main, report; assert not {'torch', 'resvg_py'} & set(sys.modules)"
+    code = (
+        "import sys; from macro_routing.cli import main, report; assert not {'torch', 'vl_convert'} & set(sys.modules)"
+    )
     run(code=code)

@@ -293,7 +293,7 @@ def test_every_study_on_a_real_model(tmp_path):
     assert names == expected, done.stdout[-3000:] + done.stderr[-3000:]
     for name in names:
         files = {path.name for path in (runs / name).iterdir()}
-        assert {"table.csv", "table.md", "table.tex", "figure.svg", "figure.png"} <= files, name
+        assert {"table.csv", "table.md", "table.tex", "figure.svg", "figure.png", "figure.pdf"} <= files, name
         record = json.loads((docs / "data" / f"study_{name.replace('-', '_')}.json").read_text())
         assert record["results"]
         assert (docs / "pictures" / f"study_{name.replace('-', '_')}.svg").is_file()

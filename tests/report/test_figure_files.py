@@ -21,17 +21,20 @@ def write(place, output):
     return write_figures([place.path], output, told.append), told
 
 
-def test_a_run_has_its_figures_as_svg_and_png(tmp_path):
+def test_a_run_has_its_figures_as_svg_png_and_pdf(tmp_path):
     written, told = write(complete(tmp_path / "run"), tmp_path / "a" / "figures")
     assert not told
     names = {path.name for path in written}
-    assert names == {f"{name}.{kind}" for name in ("variants", "route", "rounds") for kind in ("svg", "png")}
+    assert names == {f"{name}.{kind}" for name in ("variants", "route", "rounds") for kind in ("svg", "png", "pdf")}
     for path in written:
         if path.suffix == ".svg":
             root = parsed(path)
             assert root.tag == "{http://www.w3.org/2000/svg}svg"
             assert "tiny on toys" in root[0].text
             assert "var(" not in path.read_text(encoding="utf-8")  # colours are given, not looked up
+        elif path.suffix == ".pdf":
+            assert path.read_bytes().startswith(b"%PDF-")
+            assert b"/Font" in path.read_bytes()  # text stays text
         else:
             data = path.read_bytes()
             width, height = struct.unpack(">II", data[16:24])
@@ -52,22 +55,22 @@ def test_foreign_text_does_not_break_a_figure(tmp_path):
     told["model"]["name"] = '</title><script>"&\x00'
     place.write_json("run.json", told)
     written, _ = write(place, tmp_path / "figures")
-    assert len(written) == 6
+    assert len(written) == 9
     for path in written:
         if path.suffix == ".svg":
             assert parsed(path) is not None
 
 
 def test_without_the_extra_there_is_svg_and_a_word(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
     written, told = write(complete(tmp_path / "run"), tmp_path / "figures")
     assert {path.suffix for path in written} == {".svg"}
     assert told == [module.NO_PLOT_EXTRA]
     assert "pip install '.[plot]'" in told[0]
 
 
-def test_without_fonts_there_is_no_png_without_text(tmp_path, monkeypatch):
-    monkeypatch.setattr("resvg_py.svg_to_bytes", lambda **_: b"blank")
+def test_without_fonts_there_is_no_file_without_text(tmp_path, monkeypatch):
+    monkeypatch.setattr("vl_convert.svg_to_png", lambda *_, **__: b"blank")
     written, told = write(complete(tmp_path / "run"), tmp_path / "figures")
     assert {path.suffix for path in written} == {".svg"}
     assert told == [module.NO_FONTS]

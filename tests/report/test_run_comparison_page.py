@@ -90,7 +90,7 @@ def test_foreign_text_is_escaped(tmp_path):
 def test_the_figure_of_several_runs(tmp_path):
     places = [gained(tmp_path / "a", seed=1).path, complete(tmp_path / "b", seed=2).path]
     written = write_figures(places, tmp_path / "figures", lambda _: None)
-    assert {path.name for path in written} == {"differences.svg", "differences.png"}
+    assert {path.name for path in written} == {f"differences.{kind}" for kind in ("svg", "png", "pdf")}
 
 
 def test_one_run_is_no_comparison(tmp_path):

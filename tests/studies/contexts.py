@@ -48,7 +48,7 @@ def check_written_files(context, result):
     """The study's files, read back."""
     data = write_study_result(context.folder, result, {}, "macro study …", lambda _: None)
     names = {path.name for path in context.folder.path.iterdir()}
-    assert {"data.json", "table.csv", "table.md", "table.tex", "figure.svg", "figure.png"} <= names
+    assert {"data.json", "table.csv", "table.md", "table.tex", "figure.svg", "figure.png", "figure.pdf"} <= names
     assert json.loads((context.folder.path / "data.json").read_text()) == data
     assert len((context.folder.path / "table.csv").read_text().splitlines()) == len(result.table.rows) + 1
     return data

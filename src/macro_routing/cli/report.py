@@ -21,7 +21,7 @@ def report(
     ] = None,
     figures: Annotated[
         Path | None,
-        typer.Option(help="A folder for the figures as SVG and PNG files.", show_default="none are written"),
+        typer.Option(help="A folder for the figures as SVG, PNG and PDF files.", show_default="none are written"),
     ] = None,
 ) -> None:
     """Write a run's report as one HTML page that needs nothing else; also of a run that is not finished.

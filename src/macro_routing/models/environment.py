@@ -14,7 +14,7 @@ EXTRA_PACKAGES = {
     "models": ("torch", "transformers", "safetensors", "gguf", "accelerate"),
     "quant": ("bitsandbytes",),
     "eval": ("datasets", "math-verify"),
-    "plot": ("resvg_py",),
+    "plot": ("vl_convert",),
     "peers": ("scikit-learn",),
     "serve": ("fastapi", "uvicorn"),
 }

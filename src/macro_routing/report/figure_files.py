@@ -1,10 +1,10 @@
-"""Figures as files: SVG from the same drawings as the page, PNG from the SVG.
+"""Figures as files: SVG from the same drawings as the page, PNG and PDF from the SVG.
 
-One drawing serves the page, the SVG and the PNG, so they cannot differ. A rasterizer of one and a half megabytes
-(extra ``plot``) turns SVG into PNG; SVG alone needs nothing.
+One drawing serves the page and all files, so they cannot differ. The extra ``plot`` converts SVG to PNG and to PDF,
+for papers; SVG alone needs nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,12 +23,16 @@ _SCALE = 2.0
 """Pixels per unit: sharp on a slide."""
 _TEST_SVG = '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="40">{}</svg>'
 
-NO_PLOT_EXTRA = "PNG files need the extra plot (pip install '.[plot]' in the checkout); the SVG files are written"
-NO_FONTS = "PNG files would have no text, since this machine has no fonts; install some; the SVG files are written"
+NO_PLOT_EXTRA = (
+    "PNG and PDF files need the extra plot (pip install '.[plot]' in the checkout); the SVG files are written"
+)
+NO_FONTS = (
+    "PNG and PDF files would have no text, since this machine has no fonts; install some; the SVG files are written"
+)
 
 
 def write_figures(folders: Sequence[str | Path], output: Path, report: Callable[[str], None]) -> list[Path]:
-    """Every figure of a run, or what compares several, as SVG and PNG; ``report`` hears why there is no PNG."""
+    """Every figure of a run, or what compares several, as SVG, PNG and PDF; ``report`` hears why there is SVG alone."""
     runs = [load_run_for_report(folder) for folder in folders]
     with explain_unreadable_run(runs[0].path):
         figures = draw_run_figures(runs[0]) if len(runs) == 1 else [draw_run_gains(runs)]
@@ -36,17 +40,17 @@ def write_figures(folders: Sequence[str | Path], output: Path, report: Callable[
 
 
 def save_figures(figures: Sequence[Figure], output: Path, report: Callable[[str], None]) -> list[Path]:
-    """Drawings as SVG and PNG under their own names; ``report`` hears why there is no PNG."""
+    """Drawings as SVG, PNG and PDF under their own names; ``report`` hears why there is SVG alone."""
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RunError(f"{output} cannot be made: {error.strerror or error}; name another folder") from None
-    convert_to_png = _find_png_converter(report) if figures else None
+    converters = _find_converters(report) if figures else {}
     files: dict[Path, str | bytes] = {}
     for figure in figures:
-        files[output / f"{figure.name}.svg"] = figure.to_svg()
-        if convert_to_png is not None:
-            files[output / f"{figure.name}.png"] = convert_to_png(figure.to_svg())
+        files[output / f"{figure.name}.svg"] = svg = figure.to_svg()
+        for kind, convert in converters.items():
+            files[output / f"{figure.name}.{kind}"] = convert(svg)
     for path, contents in files.items():
         write_output_file(path, contents)
     return list(files)
@@ -65,18 +69,21 @@ def draw_run_figures(run: RunData) -> list[Figure]:
     return [replace(figure, title=f"{run.title} · {figure.title}") for figure in figures if figure is not None]
 
 
-def _find_png_converter(report: Callable[[str], None]) -> Callable[[str], bytes] | None:
+def _find_converters(report: Callable[[str], None]) -> Mapping[str, Callable[[str], bytes]]:
+    """Functions that turn SVG into other kinds of files, by suffix."""
     try:
-        from resvg_py import svg_to_bytes
+        from vl_convert import svg_to_pdf, svg_to_png
     except ImportError:
         report(NO_PLOT_EXTRA)
-        return None
+        return {}
 
     def convert_to_png(svg: str) -> bytes:
-        return bytes(svg_to_bytes(svg_string=svg, zoom=_SCALE))
+        return bytes(svg_to_png(svg, scale=_SCALE))
 
     # Text is dropped without a word where there is no font; a letter that leaves no trace tells.
-    if convert_to_png(_TEST_SVG.format('<text x="5" y="30">M</text>')) == convert_to_png(_TEST_SVG.format("")):
+    if convert_to_png(_TEST_SVG.format('<text y="30" font-family="sans-serif">M</text>')) == convert_to_png(
+        _TEST_SVG.format("")
+    ):
         report(NO_FONTS)
-        return None
-    return convert_to_png
+        return {}
+    return {"png": convert_to_png, "pdf": lambda svg: bytes(svg_to_pdf(svg))}

@@ -69,7 +69,7 @@ def draw_policy_map(frame: PolicyFrame, chosen: Route | None) -> Figure:
     """The map of one policy."""
     space = frame.policy.space
     reach = min(space.radius, _MAX_REACH)
-    rows = _list_policy_map_rows(space, count_expected_actions_by_layer(frame.policy), reach)
+    rows = list_policy_map_rows(space, count_expected_actions_by_layer(frame.policy), reach)
     cell = max((_WIDTH - _LEFT - 8) / space.layers, _MIN_CELL)
     x = Scale(0, space.layers, _LEFT, _LEFT + cell * space.layers)
     # Adds and rejoins are set apart from the moves.
@@ -82,7 +82,7 @@ def draw_policy_map(frame: PolicyFrame, chosen: Route | None) -> Figure:
         cell=cell,
         row_height=_ROW,
         rows=list(zip(row_tops, [name for name, _ in rows], strict=False)),
-        cells=_list_nonempty_policy_cells(rows, x, row_tops),
+        cells=list_nonempty_policy_cells(rows, x, row_tops),
         min_title=_MIN_TITLE,
         jumps=[(x(layer), row_tops[reach - delta]) for layer, delta in jumps],
         layer_ticks=list_integer_ticks(0, space.layers - 1, 10),
@@ -96,7 +96,7 @@ def draw_policy_map(frame: PolicyFrame, chosen: Route | None) -> Figure:
     return Figure("policy", f"The policy {when}", label, x.end + 8, height, shapes, legend, _CAPTION + far)
 
 
-def _list_policy_map_rows(space: RouteSpace, actions: Floats, reach: int) -> list[tuple[str, Floats]]:
+def list_policy_map_rows(space: RouteSpace, actions: Floats, reach: int) -> list[tuple[str, Floats]]:
     """From the farthest move ahead down to the farthest back, then adds and rejoins: how often, by layer."""
     moves = sum_moves_by_displacement(space, actions)
     deltas = range(reach, -reach - 1, -1)
@@ -106,7 +106,7 @@ def _list_policy_map_rows(space: RouteSpace, actions: Floats, reach: int) -> lis
     return [*rows, ("RJ", actions[:, space.rejoin_action])]
 
 
-def _list_nonempty_policy_cells(
+def list_nonempty_policy_cells(
     rows: Sequence[tuple[str, Floats]], x: Scale, row_tops: Sequence[float]
 ) -> list[dict[str, Any]]:
     """The cells that are not empty."""

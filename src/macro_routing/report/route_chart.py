@@ -42,12 +42,12 @@ def draw_route_charts(route: RouteOrMixture) -> list[Figure]:
     return [] if chart is None else [chart]
 
 
-def draw_route_chart(route: Route, title: str = "The route") -> Figure | None:
-    """The chart; None if the route is too long for one."""
+def draw_route_chart(route: Route, title: str = "The route", width: float | None = None) -> Figure | None:
+    """The chart, as wide as its steps need unless ``width`` is given; None if the route is too long for one."""
     if route.length > _MAX_STEPS:
         return None
     steps = max(route.length, route.layers)
-    width = max(_MIN_WIDTH, _LEFT + _RIGHT + _STEP_WIDTH * steps)
+    width = width or max(_MIN_WIDTH, _LEFT + _RIGHT + _STEP_WIDTH * steps)
     height = _TOP + _BOTTOM + min(max(11.0 * route.layers, 150.0), 460.0)
     x = Scale(1, max(steps, 2), _LEFT + 10, width - _RIGHT)
     y = Scale(0, max(route.layers - 1, 1), height - _BOTTOM - 8, _TOP + 8)

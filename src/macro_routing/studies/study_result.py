@@ -18,7 +18,7 @@ from macro_routing.studies.folder import FORMAT, StudyFolder
 from macro_routing.studies.tables import Table
 
 DATA, TABLE, FIGURE = "data.json", "table", "figure"
-_FIGURE_SUFFIXES = {".svg", ".png"}
+_FIGURE_SUFFIXES = {".svg", ".png", ".pdf"}
 _PRIVATE_FACTS = ("cache folder", "built-in models")
 """Of this machine only."""
 
