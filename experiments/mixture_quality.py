@@ -103,7 +103,7 @@ def list_missing(arguments: argparse.Namespace, frozen: Any) -> Iterator[Job]:
 def run_setting(arguments: argparse.Namespace, task: str, seed: int, frozen: Any) -> Line:
     """One search, then everything it is compared with on the same training and test examples."""
     from macro_routing.runs import make_run_config
-    from macro_routing.runs.prepare import prepare_run, run_search
+    from macro_routing.runs.prepare import prepare_run
 
     config = make_run_config(
         task,
@@ -118,7 +118,7 @@ def run_setting(arguments: argparse.Namespace, task: str, seed: int, frozen: Any
     folder = arguments.runs / f"{Path(task).stem}-{seed}"
     store = folder.with_suffix(".sqlite")
     start = time.perf_counter()
-    result = run_search(config, folder, frozen=frozen, store=store)
+    result = run_or_resume(config, folder, frozen, store)
     seconds = time.perf_counter() - start
     run: Any = prepare_run(config, frozen=frozen, store=store)
     with closing(run.score_store):
@@ -136,6 +136,15 @@ def run_setting(arguments: argparse.Namespace, task: str, seed: int, frozen: Any
         "lengths": {RETURNED: result.best_route.length, FITTED: routes[FITTED].length},
         **describe_search(frozen, folder, result, run.splits.test, {**correct, BEST_CONTROL: correct[best]}),
     }
+
+
+def run_or_resume(config: Any, folder: Path, frozen: Any, store: Path) -> Any:
+    """The result of a search; one that was interrupted goes on."""
+    from macro_routing.runs.prepare import resume_run, run_search
+
+    if folder.exists():
+        return resume_run(folder, frozen=frozen, store=store)
+    return run_search(config, folder, frozen=frozen, store=store)
 
 
 def find_other_routes(run: Any, folder: Path) -> dict[str, RouteOrMixture]:
@@ -174,14 +183,13 @@ def run_controls(
     """Every control as a run of its own; the smaller model only where there is one."""
     from macro_routing.runs.comparison_results import read_method_run
     from macro_routing.runs.methods import METHODS
-    from macro_routing.runs.prepare import run_search
 
     for name, method in CONTROLS.items():
         if method == CONTRASTIVE and not amateur:
             continue
         search = {"amateur": str(amateur)} if method == CONTRASTIVE else {}
         path = folder.with_name(f"{folder.name}-{method}")
-        result = run_search(config.with_changes(method=method, search=search), path, frozen=frozen, store=store)
+        result = run_or_resume(config.with_changes(method=method, search=search), path, frozen, store)
         answers = read_method_run(method, config.seed, path, []).right[METHODS[method].title]
         assert result.training_accuracy is not None
         yield name, TestedControl([*answers.values()], result.training_accuracy)
