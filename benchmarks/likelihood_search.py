@@ -14,7 +14,7 @@ import os
 import tempfile
 import time
 import zlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -68,7 +68,7 @@ class PartClock:
 
     def __init__(self) -> None:
         """Nothing runs yet."""
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
         self.calls: Counter[str] = Counter()
         self._running: list[str] = []
         self._since = time.perf_counter()
@@ -152,10 +152,10 @@ def measure_parts(frozen: FrozenModel, config: Any) -> tuple[list[dict[str, Any]
         with clock.run_part("everything else"):
             result = run_search(config, Path(folder) / "run", frozen=frozen, store=Path(folder) / "scores.sqlite")
         ended = os.times()
-    seconds = clock.seconds.total()
+    seconds = sum(clock.seconds.values())
     rows = [
         {"part": part, "seconds": spent, "share": 100 * spent / seconds, "calls": clock.calls[part]}
-        for part, spent in clock.seconds.most_common()
+        for part, spent in sorted(clock.seconds.items(), key=lambda entry: -entry[1])
     ]
     cpu = ended.user + ended.system - begun.user - begun.system
     return rows, {"search_seconds": seconds, "cpu_seconds": cpu, "verdict": result.verdict}

@@ -267,7 +267,7 @@ def _find_most_significant_losses(n: int, discordance: float, level: float) -> t
     discordant = np.flatnonzero(weights > 1e-9)
     losses = scipy.stats.binom.ppf(level / 2, discordant, 0.5)
     losses = np.where(2 * scipy.stats.binom.cdf(losses, discordant, 0.5) <= level, losses, losses - 1)
-    return discordant, weights[discordant], losses
+    return discordant.astype(np.float64), weights[discordant], losses
 
 
 def percentile_interval(draws: Floats) -> tuple[float, float]:
