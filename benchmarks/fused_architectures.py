@@ -82,6 +82,27 @@ def measure_shape(shape: str, prompts: Sequence[Tokens], limits: DeviceLimits) -
         torch.cuda.empty_cache()
 
 
+def write_table(path: Path, lines: Sequence[dict[str, Any]], limits: DeviceLimits) -> None:
+    """Record the shapes that are measured."""
+    shapes = " ".join(line["shape"] for line in lines)
+    write_record(
+        path,
+        command=f"python -m benchmarks.fused_architectures --shapes {shapes} --write docs/data/{path.name}",
+        config={
+            "weights": "random",
+            "prompts": PROMPTS,
+            "new_tokens": NEW_TOKENS,
+            "repeats": REPEATS,
+            "bandwidth": limits.bandwidth,
+            "arithmetic": limits.arithmetic,
+        },
+        seed=SEED,
+        columns=COLUMNS,
+        results=lines,
+        device="cuda",
+    )
+
+
 def main() -> None:
     """Measure, print, write on request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -103,23 +124,8 @@ def main() -> None:
             f" {line['tokens']:,.0f} tokens/s",
             flush=True,
         )
-    if arguments.write:
-        write_record(
-            arguments.write,
-            command=f"python -m benchmarks.fused_architectures --write docs/data/{arguments.write.name}",
-            config={
-                "weights": "random",
-                "prompts": PROMPTS,
-                "new_tokens": NEW_TOKENS,
-                "repeats": REPEATS,
-                "bandwidth": limits.bandwidth,
-                "arithmetic": limits.arithmetic,
-            },
-            seed=SEED,
-            columns=COLUMNS,
-            results=lines,
-            device="cuda",
-        )
+        if arguments.write:  # after every shape: an interrupted run keeps what it measured
+            write_table(arguments.write, lines, limits)
     sys.exit(len(lines) < len(arguments.shapes))
 
 
