@@ -80,11 +80,14 @@ def make_random_model(shape: str) -> Any:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
+    from macro_routing.models.support import choose_attention
+
     kind, sizes = SHAPES[shape]
     torch.manual_seed(SEED)
+    config = AutoConfig.for_model(kind, **sizes)
     with torch.device("cuda"):
         model: Any = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
-            AutoConfig.for_model(kind, **sizes), dtype=torch.bfloat16
+            config, dtype=torch.bfloat16, attn_implementation=choose_attention(config)
         )
     return model.eval().requires_grad_(False)
 

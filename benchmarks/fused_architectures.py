@@ -25,7 +25,7 @@ from macro_routing.engine.fused.decoder import FusedDecoder
 from macro_routing.evaluation.bench import measure_repeatedly
 from macro_routing.routes import Route
 
-NEW_TOKENS, REPEATS = 32, 3
+NEW_TOKENS, REPEATS = 128, 3
 VOCABULARY = 30_000
 """Of the prompts, which all shapes can read."""
 COLUMNS = {
@@ -33,6 +33,7 @@ COLUMNS = {
     "architecture": "`model_type`",
     "weights": "GB of weights",
     "generate": "`generate`, s",
+    "batch": "texts at once by `generate`",
     "fused": "fused, s",
     "speedup": "times as fast",
     "step": "decoding step, ms",
@@ -47,12 +48,15 @@ def measure_architecture(
     """One line of the table."""
     standard = Route.standard(len(decoder.weights.layers))
     fused = _time_warm(partial(decode_fused, decoder, [standard], prompts, NEW_TOKENS))
-    generate = _time_warm(partial(generate_texts, model, prompts, NEW_TOKENS, static=False))
+    batch = find_batch_that_fits(model, prompts)
+    batches = [prompts[first : first + batch] for first in range(0, len(prompts), batch)]
+    generate = _time_warm(lambda: [generate_texts(model, texts, NEW_TOKENS, static=False) for texts in batches])
     step = measure_step(decoder, model, [standard], prompts, NEW_TOKENS, limits)
     return {
         "architecture": model.config.model_type,
         "weights": sum(parameter.nbytes for parameter in model.parameters()) / 1e9,
         "generate": statistics.median(generate),
+        "batch": batch,
         "fused": statistics.median(fused),
         "speedup": statistics.median(generate) / statistics.median(fused),
         "step": 1e3 * step.seconds,
@@ -62,6 +66,24 @@ def measure_architecture(
         "products": step.products,
         "cache": step.cache,
     }
+
+
+def find_batch_that_fits(model: Any, prompts: Sequence[Tokens]) -> int:
+    """How many texts ``generate`` decodes at once: all of them, or half as often as memory asks for.
+
+    It copies the chosen experts' weights once per text.
+    """
+    import torch
+
+    batch = len(prompts)
+    while True:
+        try:
+            generate_texts(model, prompts[:batch], NEW_TOKENS, static=False)
+        except torch.OutOfMemoryError:
+            torch.cuda.empty_cache()
+            batch = -(-batch // 2)
+        else:
+            return batch
 
 
 def _time_warm(run: Any) -> list[float]:

@@ -1,11 +1,12 @@
 """The table of architectures: what is measured, on a tiny model without a GPU, and the shapes it has."""
 
 import pytest
+import torch
 from transformers import AutoConfig
 
 from benchmarks import fused_architectures
 from benchmarks.fused import SHAPES, make_random_prompts
-from benchmarks.fused_architectures import COLUMNS, VOCABULARY, measure_architecture
+from benchmarks.fused_architectures import COLUMNS, VOCABULARY, find_batch_that_fits, measure_architecture
 from benchmarks.fused_steps import DecodingStepTime, DeviceLimits
 from macro_routing.engine.fused.support import SUPPORTED_MODEL_TYPES
 from macro_routing.engine.fused.weights import fuse_weights
@@ -24,6 +25,16 @@ def test_a_line_of_the_table(monkeypatch):
     assert line["speedup"] == line["generate"] / line["fused"]
     assert (line["step"], line["limit"], line["tokens"]) == pytest.approx((500, 2, 4))
     assert line["weights"] == pytest.approx(sum(weight.nbytes for weight in model.parameters()) / 1e9)
+
+
+def test_generate_decodes_fewer_texts_at_once_where_memory_ends(monkeypatch):
+    def generate(_, prompts, *__, **___):
+        if len(prompts) > 3:
+            raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(fused_architectures, "generate_texts", generate)
+    assert find_batch_that_fits(None, range(9)) == 3
+    assert find_batch_that_fits(None, range(2)) == 2
 
 
 def test_the_roofline_of_experts_reads_those_that_some_row_chooses():

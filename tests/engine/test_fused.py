@@ -326,6 +326,12 @@ def test_other_architectures_are_rejected_with_a_reason(name):
             FusedDecoder(model, graphs=False)
 
 
+def test_attention_that_leaves_out_the_soft_cap_is_rejected():
+    model = tiny_model("gemma2", **HEADS)
+    model.config._attn_implementation = "sdpa"
+    assert "leaves out the soft cap" in find_fused_unsupported_reason(model, interpreted=True)
+
+
 def test_without_a_gpu_decoding_is_eager():
     model = tiny_model("llama", **HEADS)
     assert "CUDA" in fused_unsupported_reason(model)

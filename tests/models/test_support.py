@@ -4,7 +4,12 @@ import pytest
 from transformers import AutoConfig
 
 from macro_routing.errors import ModelError
-from macro_routing.models.support import SUPPORTED_ARCHITECTURES, check_model_can_be_routed, find_unroutable_reason
+from macro_routing.models.support import (
+    SUPPORTED_ARCHITECTURES,
+    check_model_can_be_routed,
+    choose_attention,
+    find_unroutable_reason,
+)
 from tests.models.tiny import VARIANTS, config_of
 
 
@@ -48,3 +53,14 @@ def test_layers_described_one_by_one_are_rejected():
     config.per_layer_config = {1: {"intermediate_size": 24}}
     with pytest.raises(ModelError, match="one by one"):
         check_model_can_be_routed(config)
+
+
+def test_attention_that_caps_its_scores_is_never_sdpa():
+    """Whatever version of transformers: some choose SDPA for Gemma 2, which leaves the cap out."""
+    capped = config_of("gemma2")
+    assert choose_attention(capped) == "eager"
+    assert choose_attention(capped, "flash_attention_2") == "flash_attention_2"
+    with pytest.raises(ModelError, match="leaves out the soft cap"):
+        choose_attention(capped, "sdpa")
+    assert choose_attention(config_of("gemma2", attn_logit_softcapping=None), "sdpa") == "sdpa"
+    assert choose_attention(config_of("llama")) is None

@@ -3,6 +3,8 @@
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from macro_routing.models.support import choose_attention
+
 LAYERS = 6
 VOCABULARY = 97
 _COMMON = {
@@ -47,6 +49,7 @@ def tiny_model(name, *, seed=0, attention=None, **changes):
     """A frozen model whose layers differ enough that order matters."""
     torch.manual_seed(seed)
     config = config_of(name, **changes)
+    attention = choose_attention(config, attention)
     if attention is not None:
         config._attn_implementation = attention
     model = AutoModelForCausalLM.from_config(config)

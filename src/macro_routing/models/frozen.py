@@ -21,7 +21,12 @@ from macro_routing.models.identity import (
     digest_loaded_weights,
     digest_model_files,
 )
-from macro_routing.models.support import check_model_can_be_routed, check_weights_complete, get_text_config
+from macro_routing.models.support import (
+    check_model_can_be_routed,
+    check_weights_complete,
+    choose_attention,
+    get_text_config,
+)
 from macro_routing.settings import CheckedSettings, check_choice, check_string, option
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -192,8 +197,8 @@ def _load_weights(folder: Path, name: str, config: Any, options: LoadOptions) ->
         "trust_remote_code": options.trust_remote_code,
         "use_safetensors": True,  # pickled weights run code
     }
-    if options.attention is not None:
-        arguments["attn_implementation"] = options.attention
+    if (attention := choose_attention(config, options.attention)) is not None:
+        arguments["attn_implementation"] = attention
     if options.quantization is not None:
         arguments["quantization_config"] = _make_quantization_config(options.quantization)
     if options.device_map is not None or options.quantization is not None:
@@ -367,7 +372,9 @@ def make_stand_in_without_weights(
     maker: Any = AutoModelForCausalLM
     with torch.device("meta"):
         skeleton = maker.from_config(
-            config, attn_implementation=options.attention, trust_remote_code=options.trust_remote_code
+            config,
+            attn_implementation=choose_attention(config, options.attention),
+            trust_remote_code=options.trust_remote_code,
         )
     stand_in = ModelPlaceholder(skeleton.config, None, device, getattr(torch, dtype), "no weights are loaded")
     numerics = compute_numerics_id(weights, stand_in, tokenizer, options.quantization)

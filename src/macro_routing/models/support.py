@@ -49,6 +49,23 @@ def check_model_can_be_routed(config: Any, *, allow_untested: bool = False) -> N
         raise ModelError(reason)
 
 
+def choose_attention(config: Any, wanted: str | None = None) -> str | None:
+    """The implementation of attention to ask transformers for; None leaves the choice to transformers.
+
+    SDPA cannot cap attention scores, as Gemma 2 does. Some versions of transformers choose it and leave out the cap.
+    """
+    if not caps_attention_scores(config):
+        return wanted
+    if wanted == "sdpa":
+        raise ModelError("attention sdpa leaves out the soft cap of Gemma 2's attention scores; use eager")
+    return wanted or "eager"
+
+
+def caps_attention_scores(config: Any) -> bool:
+    """Whether attention scores have a soft cap. Gemma 3 has the setting, too, but does not use it."""
+    return config.model_type == "gemma2" and config.attn_logit_softcapping is not None
+
+
 def check_weights_complete(name: str, loaded: Mapping[str, Any]) -> None:
     """Reject a model whose files do not hold exactly its weights: missing weights would be random."""
     missing = sorted(str(key) for key in loaded.get("missing_keys", ()))

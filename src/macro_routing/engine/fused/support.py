@@ -11,7 +11,7 @@ from macro_routing.engine.fused.quantized import find_unsupported_quantization, 
 from macro_routing.engine.fused.weights import GELU, SILU, get_activation
 from macro_routing.engine.generation import DecodingStage
 from macro_routing.models.find_decoder import get_decoder
-from macro_routing.models.support import get_text_config
+from macro_routing.models.support import caps_attention_scores, get_text_config
 
 SUPPORTED_MODEL_TYPES = (
     "llama", "mistral", "mixtral", "qwen2", "qwen3", "qwen3_moe", "gemma2", "gemma3_text", "olmo2", "olmo3", "phi3",
@@ -68,6 +68,8 @@ def _find_unsupported_layer_reason(model: Any, config: Any) -> str | None:
         "its experts are not plain tensors of its dtype": experts is not None
         and getattr(getattr(experts, "gate_up_proj", None), "dtype", None) != model.dtype,
         "its weights are moved in and out by hooks": any(hasattr(module, "_hf_hook") for module in layer.modules()),
+        "its attention leaves out the soft cap of scores": caps_attention_scores(config)
+        and config._attn_implementation == "sdpa",  # noqa: SLF001 transformers has no public name for it
         "its tokens attend to later ones": getattr(config, "use_bidirectional_attention", False),
         "its rotary table depends on the length of the text": any(
             settings.get("rope_type") in _LENGTH_DEPENDENT_ROTARY for settings in rotary

@@ -13,7 +13,7 @@ import torch
 from macro_routing.engine.fused.quantized import get_weight, is_4bit
 from macro_routing.engine.shared_forward import get_cache_layer_templates
 from macro_routing.models.find_decoder import get_decoder
-from macro_routing.models.support import get_text_config
+from macro_routing.models.support import caps_attention_scores, get_text_config
 
 NO_WINDOW = 2**30
 """The window of a layer that attends to all tokens."""
@@ -161,8 +161,7 @@ def _find_layer_form(model: Any) -> LayerForm:
         round_before_weight=not kind.startswith(("gemma", "olmo")),
         norm_whole_projection=kind.startswith("olmo"),
         gelu=get_activation(config) == GELU,
-        # Gemma 3 has the setting, too, but does not use it.
-        score_cap=float((kind == "gemma2" and config.attn_logit_softcapping) or 0),
+        score_cap=float(config.attn_logit_softcapping) if caps_attention_scores(config) else 0.0,
         logit_cap=float(getattr(config, "final_logit_softcapping", None) or 0),
         embedding_scale=1.0 if scale is None else float(scale.to(decoder.embed_tokens.weight.dtype)),
     )
