@@ -46,12 +46,14 @@ COMPUTED: Mapping[str, Mapping[str, Callable[[], str]]] = {
 }
 WORDING = {
     "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf": "Qwen2.5-Coder-1.5B",
-    "not run: none of the seven models was at hand": "not run",
+    "not run: none of the seven models was at hand": "not run on the paper's models",
     "played seconds": "simulated seconds",
 }
 """What the pages write in place of a record's words: names for files, and what the page says once."""
 _COMPARISONS = ("peers", "search_quality", "search_cost")
 """Records whose methods have names of their own."""
+_LEFT_OUT = ("target",)
+"""Columns that no page shows: the goals that were set for a figure."""
 _BLOCK = re.compile(r"<!-- (table|value|study|code|results|number) (\S+?)((?: \S+)?) -->.*?<!-- end -->", re.DOTALL)
 
 
@@ -89,7 +91,7 @@ def show(value: Any) -> str:
 def table(name: str) -> str:
     """A record's results as a Markdown table, with what it takes to repeat them below."""
     content = record(name)
-    columns = content["columns"]
+    columns = {key: title for key, title in content["columns"].items() if key not in _LEFT_OUT}
     titles = TITLES if name.startswith(_COMPARISONS) else {}
     heads = [show(titles.get(title, title)) for title in columns.values()]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(columns)]

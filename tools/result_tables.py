@@ -37,8 +37,8 @@ SPEEDS = "decoding_baselines_qwen2.5-1.5b.json"
 UNCHANGED = "+0.0 (+0.0 to +0.0)"
 _LEFT_OUT = re.compile(r"published|^standard$|top-1|no Vit")
 """Rows of the comparison that are no methods of their own."""
-LAYERS = 28
-"""Layers of the model that the decoding records are of."""
+LAYERS, SMALL_LAYERS = 28, 30
+"""Layers of the model that most records are of, and of the small one of the comparison."""
 
 
 @cache
@@ -55,11 +55,37 @@ def split_setting(row: Mapping[str, Any]) -> tuple[str, str, bool]:
 
 
 @cache
+def _read_runs(folder: str) -> tuple[Mapping[str, Any], ...]:
+    """The recorded runs of a setting."""
+    return tuple(map(json.loads, (RUNS / f"{folder}.jsonl").read_text(encoding="utf-8").splitlines()))
+
+
 def _count_test_items(folder: str) -> int:
     """The number of test items of a setting, from the verdicts of its recorded runs."""
-    line = (RUNS / f"{folder}.jsonl").read_text(encoding="utf-8").splitlines()[0]
-    digits = next(iter(json.loads(line)["right"].values()))
-    return int(digits, 16).bit_length() - 1
+    return int(next(iter(_read_runs(folder)[0]["right"].values())), 16).bit_length() - 1
+
+
+def _count_correct(run: Mapping[str, Any], variant: str) -> int:
+    """The correct answers of a run; the first bit only keeps leading zeros."""
+    return int(run["right"][variant], 16).bit_count() - 1
+
+
+def _get_folder(row: Mapping[str, Any]) -> str:
+    task, mode, is_small = split_setting(row)
+    return ("small-" if is_small else "") + f"{task}-{mode}"
+
+
+def _standard_of_default(folder: str) -> float:
+    """The accuracy of the standard pass in the runs of the default search, in percent."""
+    runs = [run for run in _read_runs(folder) if run["method"] == "guided"]
+    return 100 * fmean(_count_correct(run, "standard") for run in runs) / _count_test_items(folder)
+
+
+def _layers(row: Mapping[str, Any]) -> str:
+    """Layers that the standard pass applies, and the default's routes on average over seeds."""
+    layers = SMALL_LAYERS if split_setting(row)[2] else LAYERS
+    routes = [raw[0] for name, raw in row["raw"].items() if name.rpartition("-")[0] == "guided"]
+    return f"{layers} → {fmean(parse_route(route, layers).length for route in routes):.0f}"
 
 
 def _gain(row: Mapping[str, Any], method: str) -> float:
@@ -68,32 +94,36 @@ def _gain(row: Mapping[str, Any], method: str) -> float:
     return 100 * fmean(raw[name][1] for name in raw if name.rpartition("-")[0] == method)
 
 
-def _truncation(row: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> str:
+def _answers(row: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
+    """Truncated share and tokens per answer, standard pass → default; nothing where no text is written."""
     of = answers.get(row["setting"])
     if of is None:
-        return ""
-    before, after = (of[name].split(" ")[0] for name in ("standard", "guided"))
-    return f"{before} → {after}"
+        return "", ""
+    (cut, tokens), (cut_after, tokens_after) = (of[name].rstrip(")").split(" (") for name in ("standard", "guided"))
+    return f"{cut} → {cut_after}", f"{tokens} → {tokens_after}"
 
 
 def headline(*, short: bool = False) -> str:
     """Gains on test sets, setting by setting, grouped by how the model answers; short: one interval per row."""
     rows = read_record("search_quality.json")["results"]
     answers = {row["setting"]: row for row in read_record("search_quality_answers.json")["results"]}
-    lines = ["| task | n | standard (%) | " + " | ".join(METHODS.values()) + " | truncated (%) |"]
-    lines.append("| --- |" + " ---: |" * (len(METHODS) + 3))
+    last = ("layers", "truncated (%)", "tokens per answer")
+    lines = ["| task | n | standard (%) | " + " | ".join((*METHODS.values(), *last)) + " |"]
+    lines.append("| --- |" + " ---: |" * (len(METHODS) + 5))
     for mode, title in WAYS.items():
         chosen = [row for row in rows if split_setting(row)[1] == mode]
         means = " | ".join(f"**{fmean(_gain(row, method) for row in chosen):+.1f}**" for method in METHODS)
-        mean = f", mean of {len(chosen)} | | | {means} | |" if len(chosen) > 1 else " | |" + " |" * (len(METHODS) + 2)
+        empty = " |" * len(last)
+        mean = f", mean of {len(chosen)} | | | {means} |{empty}" if len(chosen) > 1 else " | | |" + empty + " |" * 4
         lines.append(f"| **{title}**{mean}")
         for row in sorted(chosen, key=lambda row: -_gain(row, "guided")):
             task, _, small = split_setting(row)
-            count = f"{_count_test_items(('small-' if small else '') + f'{task}-{mode}'):,}"
+            folder = _get_folder(row)
             cells = [row[method].replace(UNCHANGED, "0") for method in METHODS]
             gains = " | ".join(cells[:1] + [cell.split(" ")[0] for cell in cells[1:]] if short else cells)
             name = task + (" ᵃ" if small else "")
-            lines.append(f"| {name} | {count} | {row['standard']:.1f} | {gains} | {_truncation(row, answers)} |")
+            figures = f"{_count_test_items(folder):,} | {_standard_of_default(folder):.1f} | {gains}"
+            lines.append(f"| {name} | {figures} | {_layers(row)} | " + " | ".join(_answers(row, answers)) + " |")
     return "\n".join(["", *lines, ""])
 
 
@@ -105,12 +135,6 @@ def headline_short() -> str:
 def _mean_gain(*modes: str) -> str:
     rows = [row for row in read_record("search_quality.json")["results"] if split_setting(row)[1] in modes]
     return f"{fmean(_gain(row, 'guided') for row in rows):+.1f}"
-
-
-def _standard(task: str, mode: str) -> str:
-    """The accuracy of the standard pass, averaged over the runs of a setting."""
-    rows = read_record("search_quality.json")["results"]
-    return f"{next(row for row in rows if split_setting(row) == (task, mode, False))['standard']:.1f}"
 
 
 def _routed(task: str, mode: str) -> str:
@@ -157,12 +181,58 @@ def _truncated_range() -> str:
 def _standard_range(folder: str) -> str:
     """By how many points the standard pass differs at most between the runs of a setting that share a test set."""
     counts: dict[str, list[int]] = {}
-    for line in (RUNS / f"{folder}.jsonl").read_text(encoding="utf-8").splitlines():
-        run = json.loads(line)
+    for run in _read_runs(folder):
         if "standard" in run["right"]:
-            counts.setdefault(run["test"], []).append(int(run["right"]["standard"], 16).bit_count())
+            counts.setdefault(run["test"], []).append(_count_correct(run, "standard"))
     most = max(max(numbers) - min(numbers) for numbers in counts.values())
     return f"{100 * most / _count_test_items(folder):.1f}"
+
+
+def _counting_beats_majority() -> str:
+    """In how many seeds the default's route on object counting is better than the most common answer."""
+    majority = {row["seed"]: row["constant"] for row in _paper_rows("counting", "direct")}
+    runs = [run for run in _read_runs("counting-direct") if run["method"] == "guided"]
+    better = [100 * _count_correct(run, "MACRO, guided") / 1000 > majority[str(run["seed"])] for run in runs]
+    return f"{sum(better)} of {len(better)}"
+
+
+def _direct_sizes() -> str:
+    """The smallest and the largest test set of the direct answers."""
+    rows = [row for row in read_record("search_quality.json")["results"] if split_setting(row)[1] == "direct"]
+    sizes = [_count_test_items(_get_folder(row)) for row in rows]
+    return f"{min(sizes):,} to {max(sizes):,}"
+
+
+def _paper_search_standard() -> str:
+    """In how many runs of the comparison the paper's search returned the standard pass, on the larger model."""
+    rows = [row for row in read_record("search_quality.json")["results"] if not split_setting(row)[2]]
+    routes = [raw[0] for row in rows for name, raw in row["raw"].items() if name.rpartition("-")[0] == "macro"]
+    return f"{routes.count('L0 RJ')} of {len(routes)}"
+
+
+def _peer_gain(method: str) -> str:
+    """A method's mean gain over the tasks of the comparison with other systems."""
+    rows = [row for row in read_record("peers.json")["results"] if row["method"] == method]
+    return f"{fmean(float(row['difference'].split(' ')[0]) for row in rows):+.1f}"
+
+
+def _mixture_cost(members: int, name: str) -> str:
+    """Cost or gain of mixtures of so many members, over all recorded landscapes."""
+    rows = read_record("mixture_cost.json")["results"]
+    value = next(row[name] for row in rows if (row["landscape"], row["members"]) == ("all", members))
+    return f"{value:+.1f}" if name == "gain" else f"{value:.1f}"
+
+
+def _returned_mixture_cost() -> str:
+    """The most layers that a search returned, as a multiple of the model's."""
+    return f"{max(row['layers'] for row in read_record('mixture_quality.json')['results']):.2f}"
+
+
+def _speed_settings(*, is_faster: bool) -> str:
+    """On how many settings the objective speed returned a faster route for some seed, or the range of layers saved."""
+    rows = read_record("speed_objective.json")["results"]
+    faster = [row["saved"] for row in rows if row["saved"]]
+    return f"{len(faster)} of {len(rows)}" if is_faster else f"{min(faster):.0f} to {max(faster):.0f}"
 
 
 def _speed_bound() -> str:
@@ -199,7 +269,10 @@ def study_headlines() -> str:
 def decoding_baselines() -> str:
     """Decoding beside ``generate`` and vLLM: picture and table, or how to measure it."""
     if not (DATA / SPEEDS).is_file():
-        return "\nNot recorded yet: `python -m benchmarks.decoding_baselines --shape qwen2.5-1.5b --vllm-site FOLDER`\n"
+        return (
+            "\nNot measured yet; `python -m benchmarks.decoding_baselines --shape qwen2.5-1.5b --vllm-site FOLDER`"
+            " measures it.\n"
+        )
     record = read_record(SPEEDS)
     heads = ("decoded by", "texts", "routes", "seconds", "tokens per second", "times as long as fused", "repeats")
     lines = ["| " + " | ".join(heads) + " |", "| --- |" + " ---: |" * (len(heads) - 1)]
@@ -212,15 +285,20 @@ def decoding_baselines() -> str:
         f"`{record['command']}`, {config['prompts']} prompts, {config['new_tokens']} tokens each, {config['vllm']}, "
         f"seed {record['seed']}, commit {record['commit']}; {record['hardware']}."
     )
-    return "\n" + "\n\n".join([picture, "\n".join(lines), origin]) + "\n"
+    about = (
+        "The shape of Qwen2.5-1.5B with random weights. All sides decode greedily, write the same number of tokens and "
+        "run each batch once before it is timed; times are medians. Only fused decoding runs several routes in one "
+        "batch; the other sides run the standard pass for as many texts."
+    )
+    return "\n" + "\n\n".join([about, picture, "\n".join(lines), origin]) + "\n"
 
 
 def decoding_sentence() -> str:
     """What the README says of the speed: beside ``generate`` and vLLM where that is recorded, else its lower bound."""
     if not (DATA / SPEEDS).is_file():
         return (
-            f"On an H200 routes decode together at least {_speed_bound()} times as fast as one after the other with "
-            "`generate` (Qwen2.5-Coder-1.5B; one sample"
+            f"On an H200 routes decode together about {float(_speed_bound()):.0f} times as fast as one after the other "
+            "with `generate` (Qwen2.5-Coder-1.5B; one sample; vLLM not measured yet"
         )
     rows = read_record(SPEEDS)["results"]
     one = {
@@ -282,12 +360,31 @@ VALUES: dict[str, Callable[[], str]] = {
     "gain-direct": lambda: _mean_gain("direct"),
     "gain-other": lambda: _mean_gain("likelihood", "reasoning"),
     "svamp-routed": lambda: _routed("svamp", "direct"),
-    "svamp-reasoning": lambda: _standard("svamp", "reasoning"),
-    "counting-standard": lambda: _standard("counting", "direct"),
+    "svamp-reasoning": lambda: f"{_standard_of_default('svamp-reasoning'):.1f}",
+    "counting-beats-majority": _counting_beats_majority,
+    "direct-sizes": _direct_sizes,
+    "paper-search-standard": _paper_search_standard,
+    "peer-default": lambda: _peer_gain("MACRO, guided"),
+    "peer-paper": lambda: _peer_gain("MACRO"),
+    "peer-rys": lambda: _peer_gain("RYS"),
+    "peer-drllm": lambda: _peer_gain("Dr.LLM"),
+    "peer-cola": lambda: _peer_gain("CoLA (oracle)"),
+    "peer-shortgpt": lambda: _peer_gain("ShortGPT"),
+    "peer-early-exit": lambda: _peer_gain("early exit"),
+    "mixture-cost-2": lambda: _mixture_cost(2, "layers"),
+    "mixture-cost-3": lambda: _mixture_cost(3, "layers"),
+    "mixture-gain-2": lambda: _mixture_cost(2, "gain"),
+    "mixture-gain-3": lambda: _mixture_cost(3, "gain"),
+    "mixture-returned-cost": _returned_mixture_cost,
+    "speed-settings": lambda: _speed_settings(is_faster=True),
+    "speed-saved": lambda: _speed_settings(is_faster=False),
     "counting-routed": lambda: _routed("counting", "direct"),
     "counting-majority": lambda: _paper_mean("counting", "direct", "constant"),
     "counting-repeated": _repeated_gain,
     "gsm8k-standard": lambda: _paper_mean("gsm8k", "direct", "standard"),
+    "gsm8k-n": lambda: f"{_paper_rows('gsm8k', 'direct')[0]['n']:,}",
+    "gsm8k-majority": lambda: _paper_mean("gsm8k", "direct", "constant"),
+    "gsm8k-reasoning": lambda: _paper_mean("gsm8k", "reasoning", "standard"),
     "gsm8k-gains": lambda: _paper_gains("gsm8k", "direct"),
     "reasoning-gains": lambda: _paper_gains("counting", "reasoning"),
     "mixture-gain": lambda: _summary("standard", "mean"),
