@@ -22,7 +22,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -52,8 +52,6 @@ WORDING = {
 """What the pages write in place of a record's words: names for files, and what the page says once."""
 _COMPARISONS = ("peers", "search_quality", "search_cost")
 """Records whose methods have names of their own."""
-_LEFT_OUT = ("target",)
-"""Columns that no page shows: the goals that were set for a figure."""
 _BLOCK = re.compile(r"<!-- (table|value|study|code|results|number) (\S+?)((?: \S+)?) -->.*?<!-- end -->", re.DOTALL)
 
 
@@ -91,7 +89,7 @@ def show(value: Any) -> str:
 def table(name: str) -> str:
     """A record's results as a Markdown table, with what it takes to repeat them below."""
     content = record(name)
-    columns = {key: title for key, title in content["columns"].items() if key not in _LEFT_OUT}
+    columns = {key: title for key, title in content["columns"].items() if not _is_goal(key, content["results"])}
     titles = TITLES if name.startswith(_COMPARISONS) else {}
     heads = [show(titles.get(title, title)) for title in columns.values()]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(columns)]
@@ -99,6 +97,11 @@ def table(name: str) -> str:
         cells = [show(row.get(key)) for key in columns]
         lines.append("| " + " | ".join(titles.get(cell, cell) for cell in cells) + " |")
     return "\n".join(["", *lines, "", _origin(content), ""])
+
+
+def _is_goal(key: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a column holds the goals that were set for a figure; no page shows them."""
+    return key.startswith("target") and not any(isinstance(row.get(key), str) for row in rows)
 
 
 def _origin(content: Mapping[str, Any]) -> str:

@@ -235,6 +235,12 @@ def _speed_settings(*, is_faster: bool) -> str:
     return f"{len(faster)} of {len(rows)}" if is_faster else f"{min(faster):.0f} to {max(faster):.0f}"
 
 
+def _speed_worst() -> str:
+    """The lowest end of the intervals of the accuracy change where a faster route was returned."""
+    rows = read_record("speed_objective.json")["results"]
+    return f"{min(float(row['speed'].split('(')[1].split(' to ')[0]) for row in rows if row['saved']):+.1f}"
+
+
 def _speed_bound() -> str:
     """How many times as fast as ``generate`` at its fastest pace per applied layer, for the same routes."""
     raw = read_record("fused_qwen.json")["results"][0]["raw"]
@@ -377,6 +383,7 @@ VALUES: dict[str, Callable[[], str]] = {
     "mixture-gain-3": lambda: _mixture_cost(3, "gain"),
     "mixture-returned-cost": _returned_mixture_cost,
     "speed-settings": lambda: _speed_settings(is_faster=True),
+    "speed-worst": _speed_worst,
     "speed-saved": lambda: _speed_settings(is_faster=False),
     "counting-routed": lambda: _routed("counting", "direct"),
     "counting-majority": lambda: _paper_mean("counting", "direct", "constant"),
