@@ -8,7 +8,7 @@ A page shows a record's table between two comments, and one value inside a sente
     <!-- table core_speed.json --> … <!-- end -->
     <!-- value core_speed.json results.0.median_ms --> … <!-- end -->
 
-What is made of the code (``code_tables``) or of several records (``result_tables``) likewise:
+What is made of the code (``code_tables``) or of several records (``result_tables``, ``result_numbers``) likewise:
 
     <!-- code presets --> … <!-- end -->
     <!-- results headline --> … <!-- end -->        <!-- number gain-direct --> … <!-- end -->
@@ -30,9 +30,9 @@ from typing import Any
 from code_tables import TABLES as CODE_TABLES
 from command_pages import command_pages, stale_pages, write_pages
 from pictures import stale_pictures, write_pictures
+from result_numbers import NUMBERS as RESULT_NUMBERS
 from result_tables import TABLES as RESULT_TABLES
 from result_tables import TITLES
-from result_tables import VALUES as RESULT_NUMBERS
 
 from macro_routing.cli.main import make_cli_app
 
