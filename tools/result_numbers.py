@@ -147,7 +147,7 @@ def decoding_sentence() -> str:
     """What the README says of the speed: beside ``generate`` and vLLM where that is recorded, else its lower bound."""
     if not (DATA / SPEEDS).is_file():
         return (
-            f"On an H200 routes decode together about {float(_speed_bound()):.0f} times as fast as one after the other "
+            f"routes decode together about {float(_speed_bound()):.0f} times as fast as one after the other "
             "with `generate` (Qwen2.5-Coder-1.5B; one sample; vLLM not measured yet"
         )
     rows = read_record(SPEEDS)["results"]
@@ -156,7 +156,7 @@ def decoding_sentence() -> str:
     }
     vllm = f", and vLLM {one['vLLM']:.1f} times" if "vLLM" in one else ""
     return (
-        f"On an H200 `generate` takes {one['generate']:.1f} times as long as MACRO's decoder for the same batch{vllm} "
+        f"`generate` takes {one['generate']:.1f} times as long as MACRO's decoder for the same batch{vllm} "
         "(the shape of Qwen2.5-1.5B, random weights"
     )
 
