@@ -86,7 +86,7 @@ def describe_studied(item: str) -> str:
 def make_rows(config: Path, runs: Path | None, reason: str) -> list[dict[str, Any]]:
     """A line per item of a configuration; ``reason`` says why one was not run."""
     session = PaperSession(read_paper_config(read_toml(config)), runs or Path("studies/paper"))
-    command = f"macro study paper {config.relative_to(ROOT)}"
+    command = f"macro study paper {config.relative_to(ROOT)} --items"
     rows = []
     for line in session.list_items().table.rows:
         result = runs / line["item"] / DATA if runs else None
@@ -99,7 +99,7 @@ def make_rows(config: Path, runs: Path | None, reason: str) -> list[dict[str, An
             {
                 "item": line["item"],
                 "shows": line["shows"],
-                "command": f"`{command}`",
+                "command": f"`{command} {line['item']}`",
                 "hours": round(line["expected_hours"] + line["hours"], 2),
                 "paper": describe_published_table() if line["item"] == "main-table" else PRINTED.get(line["item"], ""),
                 "ours": ours,

@@ -3,10 +3,12 @@
 import ast
 import dataclasses
 import inspect
+import json
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from macro_routing.deploy.gguf_export import ARCHITECTURES as GGUF_ARCHITECTURES
@@ -15,6 +17,7 @@ from macro_routing.engine.fused.support import SUPPORTED_MODEL_TYPES as FUSED_AR
 from macro_routing.evaluation import smallest_detectable_gain
 from macro_routing.models.catalog import BUILT_IN_MODELS
 from macro_routing.models.support import SUPPORTED_ARCHITECTURES
+from macro_routing.routes import parse_route
 from macro_routing.routes.route_file import RouteFile
 from macro_routing.routes.space import RouteSpace
 from macro_routing.runs import folder as run_folder
@@ -62,6 +65,9 @@ GAPS = {
 }
 """What a reader must know before comparing a benchmark with the paper's."""
 
+FUSED_FOOTNOTES = {"phi3": " ᵇ"}
+"""Architectures of which the fused decoder runs some models only; the pages say which."""
+
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     lines = ["| " + " | ".join(columns) + " |", "|" + " --- |" * len(columns)]
@@ -81,6 +87,11 @@ def _escape(text: str) -> str:
     return " ".join(text.replace("``", "`").split()).replace("|", "\\|")
 
 
+def _fused_cell(name: str) -> str:
+    """Whether the fused decoder runs an architecture; a footnote on the page where it runs only some models."""
+    return f"yes{FUSED_FOOTNOTES.get(name, '')}" if name in FUSED_ARCHITECTURES else "no"
+
+
 def architectures() -> str:
     """Every tested architecture, and which engines run it."""
     columns = ("`model_type`", "models", "fused decoder", "vLLM", "`hf`, `routed`", "`gguf`")
@@ -90,7 +101,7 @@ def architectures() -> str:
             (
                 f"`{name}`",
                 models,
-                name in FUSED_ARCHITECTURES,
+                _fused_cell(name),
                 name in VLLM_ARCHITECTURES,
                 True,
                 name in GGUF_ARCHITECTURES,
@@ -102,9 +113,9 @@ def architectures() -> str:
 
 def architectures_short() -> str:
     """The tested architectures, those with the same engines in one row."""
-    rows: dict[tuple[bool, ...], list[str]] = {}
+    rows: dict[tuple[bool | str, ...], list[str]] = {}
     for name in SUPPORTED_ARCHITECTURES:
-        engines = (name in FUSED_ARCHITECTURES, name in VLLM_ARCHITECTURES, True, name in GGUF_ARCHITECTURES)
+        engines = (_fused_cell(name), name in VLLM_ARCHITECTURES, True, name in GGUF_ARCHITECTURES)
         rows.setdefault(engines, []).append(f"`{name}`")
     columns = ("`model_type`", "fused decoder", "vLLM", "`hf`, `routed`", "`gguf`")
     return _table(columns, ((names, *engines) for engines, names in rows.items()))
@@ -293,6 +304,25 @@ def route_file_fields() -> str:
     return _table(("key", "what it holds"), rows)
 
 
+def route_file_sample() -> str:
+    """The demo's route file, shortened."""
+    record = json.loads((Path(__file__).resolve().parents[1] / "docs" / "data" / "demo.json").read_text("utf-8"))
+    (row, standard), config = record["results"], record["config"]
+    test = {"n": row["n"], "baseline": standard["accuracy"] / 100, "routed": row["accuracy"] / 100}
+    sample = RouteFile(
+        parse_route(row["route"].strip("`"), standard["length"]),
+        config["model"],
+        "…",
+        "…",
+        config["task"],
+        decoding={"mode": "likelihood"},
+        scores={"test": {**test, "p_value": float(row["p"])}, "verdict": row["verdict"]},
+        found_by={"method": "guided", "preset": config["preset"], "seed": record["seed"]},
+        recommendation="…",
+    )
+    return f"\n```json\n{sample.to_json()}\n```\n"
+
+
 def public_names() -> str:
     """Every public name with the first line of its documentation, package by package."""
     parts = []
@@ -322,6 +352,6 @@ TABLES: dict[str, Callable[[], str]] = {
             shared_questions,
             methods,
         ),
-        *(detectable_gains, config_file, run_folder_files, route_file_fields, public_names),
+        *(detectable_gains, config_file, run_folder_files, route_file_fields, route_file_sample, public_names),
     )
 }

@@ -8,7 +8,7 @@ A page shows a record's table between two comments, and one value inside a sente
     <!-- table core_speed.json --> … <!-- end -->
     <!-- value core_speed.json results.0.median_ms --> … <!-- end -->
 
-What is made of the code (``code_tables``) or of several records (``result_tables``) likewise:
+What is made of the code (``code_tables``) or of several records (``result_tables``, ``result_numbers``) likewise:
 
     <!-- code presets --> … <!-- end -->
     <!-- results headline --> … <!-- end -->        <!-- number gain-direct --> … <!-- end -->
@@ -22,7 +22,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,9 +30,9 @@ from typing import Any
 from code_tables import TABLES as CODE_TABLES
 from command_pages import command_pages, stale_pages, write_pages
 from pictures import stale_pictures, write_pictures
+from result_numbers import NUMBERS as RESULT_NUMBERS
 from result_tables import TABLES as RESULT_TABLES
 from result_tables import TITLES
-from result_tables import VALUES as RESULT_NUMBERS
 
 from macro_routing.cli.main import make_cli_app
 
@@ -46,7 +46,7 @@ COMPUTED: Mapping[str, Mapping[str, Callable[[], str]]] = {
 }
 WORDING = {
     "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf": "Qwen2.5-Coder-1.5B",
-    "not run: none of the seven models was at hand": "not run",
+    "not run: none of the seven models was at hand": "not run on the paper's models",
     "played seconds": "simulated seconds",
 }
 """What the pages write in place of a record's words: names for files, and what the page says once."""
@@ -89,7 +89,7 @@ def show(value: Any) -> str:
 def table(name: str) -> str:
     """A record's results as a Markdown table, with what it takes to repeat them below."""
     content = record(name)
-    columns = content["columns"]
+    columns = {key: title for key, title in content["columns"].items() if not _is_goal(key, content["results"])}
     titles = TITLES if name.startswith(_COMPARISONS) else {}
     heads = [show(titles.get(title, title)) for title in columns.values()]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(columns)]
@@ -97,6 +97,11 @@ def table(name: str) -> str:
         cells = [show(row.get(key)) for key in columns]
         lines.append("| " + " | ".join(titles.get(cell, cell) for cell in cells) + " |")
     return "\n".join(["", *lines, "", _origin(content), ""])
+
+
+def _is_goal(key: str, rows: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether a column holds the goals that were set for a figure; no page shows them."""
+    return key.startswith("target") and not any(isinstance(row.get(key), str) for row in rows)
 
 
 def _origin(content: Mapping[str, Any]) -> str:

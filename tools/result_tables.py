@@ -1,4 +1,4 @@
-"""Tables of the pages that are made from several records at once: the headline, the peers, the speed bound."""
+"""Tables of the pages that are made from several records at once: the headline, the peers, the studies."""
 
 import json
 import re
@@ -37,8 +37,8 @@ SPEEDS = "decoding_baselines_qwen2.5-1.5b.json"
 UNCHANGED = "+0.0 (+0.0 to +0.0)"
 _LEFT_OUT = re.compile(r"published|^standard$|top-1|no Vit")
 """Rows of the comparison that are no methods of their own."""
-LAYERS = 28
-"""Layers of the model that the decoding records are of."""
+LAYERS, SMALL_LAYERS = 28, 30
+"""Layers of the model that most records are of, and of the small one of the comparison."""
 
 
 @cache
@@ -55,127 +55,82 @@ def split_setting(row: Mapping[str, Any]) -> tuple[str, str, bool]:
 
 
 @cache
-def _count_test_items(folder: str) -> int:
+def read_runs(folder: str) -> tuple[Mapping[str, Any], ...]:
+    """The recorded runs of a setting."""
+    return tuple(map(json.loads, (RUNS / f"{folder}.jsonl").read_text(encoding="utf-8").splitlines()))
+
+
+def count_test_items(folder: str) -> int:
     """The number of test items of a setting, from the verdicts of its recorded runs."""
-    line = (RUNS / f"{folder}.jsonl").read_text(encoding="utf-8").splitlines()[0]
-    digits = next(iter(json.loads(line)["right"].values()))
-    return int(digits, 16).bit_length() - 1
+    return int(next(iter(read_runs(folder)[0]["right"].values())), 16).bit_length() - 1
 
 
-def _gain(row: Mapping[str, Any], method: str) -> float:
+def count_correct(run: Mapping[str, Any], variant: str) -> int:
+    """The correct answers of a run; the first bit only keeps leading zeros."""
+    return int(run["right"][variant], 16).bit_count() - 1
+
+
+def get_runs_folder(row: Mapping[str, Any]) -> str:
+    """The name of the recorded runs of a setting."""
+    task, mode, is_small = split_setting(row)
+    return ("small-" if is_small else "") + f"{task}-{mode}"
+
+
+def get_standard_of_default(folder: str) -> float:
+    """The accuracy of the standard pass in the runs of the default search, in percent."""
+    runs = [run for run in read_runs(folder) if run["method"] == "guided"]
+    return 100 * fmean(count_correct(run, "standard") for run in runs) / count_test_items(folder)
+
+
+def _layers(row: Mapping[str, Any]) -> str:
+    """Layers that the standard pass applies, and the default's routes on average over seeds."""
+    layers = SMALL_LAYERS if split_setting(row)[2] else LAYERS
+    routes = [raw[0] for name, raw in row["raw"].items() if name.rpartition("-")[0] == "guided"]
+    return f"{layers} → {fmean(parse_route(route, layers).length for route in routes):.0f}"
+
+
+def get_gain(row: Mapping[str, Any], method: str) -> float:
     """The mean gain over seeds, in points."""
     raw = row["raw"]
     return 100 * fmean(raw[name][1] for name in raw if name.rpartition("-")[0] == method)
 
 
-def _truncation(row: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> str:
+def _answers(row: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -> tuple[str, str]:
+    """Truncated share and tokens per answer, standard pass → default; nothing where no text is written."""
     of = answers.get(row["setting"])
     if of is None:
-        return ""
-    before, after = (of[name].split(" ")[0] for name in ("standard", "guided"))
-    return f"{before} → {after}"
+        return "", ""
+    (cut, tokens), (cut_after, tokens_after) = (of[name].rstrip(")").split(" (") for name in ("standard", "guided"))
+    return f"{cut} → {cut_after}", f"{tokens} → {tokens_after}"
 
 
 def headline(*, short: bool = False) -> str:
     """Gains on test sets, setting by setting, grouped by how the model answers; short: one interval per row."""
     rows = read_record("search_quality.json")["results"]
     answers = {row["setting"]: row for row in read_record("search_quality_answers.json")["results"]}
-    lines = ["| task | n | standard (%) | " + " | ".join(METHODS.values()) + " | truncated (%) |"]
-    lines.append("| --- |" + " ---: |" * (len(METHODS) + 3))
+    last = ("layers", "truncated (%)", "tokens per answer")
+    lines = ["| task | n | standard (%) | " + " | ".join((*METHODS.values(), *last)) + " |"]
+    lines.append("| --- |" + " ---: |" * (len(METHODS) + 5))
     for mode, title in WAYS.items():
         chosen = [row for row in rows if split_setting(row)[1] == mode]
-        means = " | ".join(f"**{fmean(_gain(row, method) for row in chosen):+.1f}**" for method in METHODS)
-        mean = f", mean of {len(chosen)} | | | {means} | |" if len(chosen) > 1 else " | |" + " |" * (len(METHODS) + 2)
+        means = " | ".join(f"**{fmean(get_gain(row, method) for row in chosen):+.1f}**" for method in METHODS)
+        empty = " |" * len(last)
+        mean = f", mean of {len(chosen)} | | | {means} |{empty}" if len(chosen) > 1 else " | | |" + empty + " |" * 4
         lines.append(f"| **{title}**{mean}")
-        for row in sorted(chosen, key=lambda row: -_gain(row, "guided")):
+        for row in sorted(chosen, key=lambda row: -get_gain(row, "guided")):
             task, _, small = split_setting(row)
-            count = f"{_count_test_items(('small-' if small else '') + f'{task}-{mode}'):,}"
+            folder = get_runs_folder(row)
             cells = [row[method].replace(UNCHANGED, "0") for method in METHODS]
             gains = " | ".join(cells[:1] + [cell.split(" ")[0] for cell in cells[1:]] if short else cells)
             name = task + (" ᵃ" if small else "")
-            lines.append(f"| {name} | {count} | {row['standard']:.1f} | {gains} | {_truncation(row, answers)} |")
+            figures = f"{count_test_items(folder):,} | {get_standard_of_default(folder):.1f} | {gains}"
+            lines.append(f"| {name} | {figures} | {_layers(row)} | " + " | ".join(_answers(row, answers)) + " |")
     return "\n".join(["", *lines, ""])
 
 
 def headline_short() -> str:
     """The headline with the default's intervals alone."""
     return headline(short=True)
-
-
-def _mean_gain(*modes: str) -> str:
-    rows = [row for row in read_record("search_quality.json")["results"] if split_setting(row)[1] in modes]
-    return f"{fmean(_gain(row, 'guided') for row in rows):+.1f}"
-
-
-def _standard(task: str, mode: str) -> str:
-    """The accuracy of the standard pass, averaged over the runs of a setting."""
-    rows = read_record("search_quality.json")["results"]
-    return f"{next(row for row in rows if split_setting(row) == (task, mode, False))['standard']:.1f}"
-
-
-def _routed(task: str, mode: str) -> str:
-    """The measured accuracy of the routes that the default search returned."""
-    rows = read_record("peers.json")["results"]
-    key = (f"{task}, {mode}", "MACRO, guided")
-    return f"{next(row for row in rows if (row['task'], row['method']) == key)['accuracy']:.1f}"
-
-
-def _paper_rows(task: str, mode: str) -> list[Mapping[str, Any]]:
-    rows = read_record("results.json")["results"]
-    return [row for row in rows if (row["task"], row["mode"]) == (task, mode)]
-
-
-def _paper_mean(task: str, mode: str, column: str) -> str:
-    return f"{fmean(row[column] for row in _paper_rows(task, mode)):.1f}"
-
-
-def _paper_gains(task: str, mode: str) -> str:
-    gains = [float(str(row["difference"]).split(" ")[0]) for row in _paper_rows(task, mode)]
-    return f"{min(gains):.1f} to {max(gains):.1f}"
-
-
-def _repeated_gain() -> str:
-    """The gain of the paper's search on counting with seed 1, in the runs of the comparison."""
-    rows = read_record("search_quality.json")["results"]
-    raw = next(row["raw"] for row in rows if split_setting(row) == ("counting", "direct", False))
-    return f"{100 * raw['macro-1'][1]:+.1f}"
-
-
-def _summary(against: str, name: str) -> str:
-    """A mean of the comparison of mixtures; the sign is said in words."""
-    rows = read_record("mixture_quality_summary.json")["results"]
-    return f"{abs(next(row[name] for row in rows if row['compared'] == f'returned against {against}')):.2g}"
-
-
-def _truncated_range() -> str:
-    """The lowest and highest share of truncated answers of the standard pass on the benchmarks answered directly."""
-    rows = [row for row in read_record("search_quality_answers.json")["results"] if split_setting(row)[1] == "direct"]
-    shares = [float(row["standard"].split(" ")[0]) for row in rows if split_setting(row)[0] != "counting"]
-    return f"{min(shares):.0f} to {max(shares):.0f}"
-
-
-def _standard_range(folder: str) -> str:
-    """By how many points the standard pass differs at most between the runs of a setting that share a test set."""
-    counts: dict[str, list[int]] = {}
-    for line in (RUNS / f"{folder}.jsonl").read_text(encoding="utf-8").splitlines():
-        run = json.loads(line)
-        if "standard" in run["right"]:
-            counts.setdefault(run["test"], []).append(int(run["right"]["standard"], 16).bit_count())
-    most = max(max(numbers) - min(numbers) for numbers in counts.values())
-    return f"{100 * most / _count_test_items(folder):.1f}"
-
-
-def _speed_bound() -> str:
-    """How many times as fast as ``generate`` at its fastest pace per applied layer, for the same routes."""
-    raw = read_record("fused_qwen.json")["results"][0]["raw"]
-    lengths = [parse_route(route, LAYERS).length for route in raw["compared_routes"]]
-    pace = min(seconds / length for seconds, length in zip(raw["generate_seconds"], lengths, strict=True))
-    return f"{pace * sum(lengths) / raw['same_seconds']:.1f}"
-
-
-def _generate_seconds() -> str:
-    raw = read_record("fused_qwen.json")["results"][0]["raw"]
-    return ", ".join(f"{seconds:.1f}" for seconds in raw["generate_seconds"])
 
 
 STUDIES = {
@@ -199,7 +154,10 @@ def study_headlines() -> str:
 def decoding_baselines() -> str:
     """Decoding beside ``generate`` and vLLM: picture and table, or how to measure it."""
     if not (DATA / SPEEDS).is_file():
-        return "\nNot recorded yet: `python -m benchmarks.decoding_baselines --shape qwen2.5-1.5b --vllm-site FOLDER`\n"
+        return (
+            "\nNot measured yet; `python -m benchmarks.decoding_baselines --shape qwen2.5-1.5b --vllm-site FOLDER`"
+            " measures it.\n"
+        )
     record = read_record(SPEEDS)
     heads = ("decoded by", "texts", "routes", "seconds", "tokens per second", "times as long as fused", "repeats")
     lines = ["| " + " | ".join(heads) + " |", "| --- |" + " ---: |" * (len(heads) - 1)]
@@ -212,32 +170,19 @@ def decoding_baselines() -> str:
         f"`{record['command']}`, {config['prompts']} prompts, {config['new_tokens']} tokens each, {config['vllm']}, "
         f"seed {record['seed']}, commit {record['commit']}; {record['hardware']}."
     )
-    return "\n" + "\n\n".join([picture, "\n".join(lines), origin]) + "\n"
-
-
-def decoding_sentence() -> str:
-    """What the README says of the speed: beside ``generate`` and vLLM where that is recorded, else its lower bound."""
-    if not (DATA / SPEEDS).is_file():
-        return (
-            f"On an H200 routes decode together at least {_speed_bound()} times as fast as one after the other with "
-            "`generate` (Qwen2.5-Coder-1.5B; one sample"
-        )
-    rows = read_record(SPEEDS)["results"]
-    one = {
-        row["side"]: row["ratio"] for row in rows if row["routes"] == 1 and row["rows"] == min(r["rows"] for r in rows)
-    }
-    vllm = f", and vLLM {one['vLLM']:.1f} times" if "vLLM" in one else ""
-    return (
-        f"On an H200 `generate` takes {one['generate']:.1f} times as long as MACRO's decoder for the same batch{vllm} "
-        "(the shape of Qwen2.5-1.5B, random weights"
+    about = (
+        "The shape of Qwen2.5-1.5B with random weights. All sides decode greedily, write the same number of tokens and "
+        "run each batch once before it is timed; times are medians. Only fused decoding runs several routes in one "
+        "batch; the other sides run the standard pass for as many texts."
     )
+    return "\n" + "\n\n".join([about, picture, "\n".join(lines), origin]) + "\n"
 
 
 def peers() -> str:
     """Every method's mean gain over the tasks of the comparison, the oracle apart."""
     rows = [row for row in read_record("peers.json")["results"] if not _LEFT_OUT.search(row["method"])]
     tasks = list(dict.fromkeys(row["task"] for row in rows))
-    sizes = [f"{_count_test_items(task.replace(', ', '-')):,}" for task in tasks]
+    sizes = [f"{count_test_items(task.replace(', ', '-')):,}" for task in tasks]
     heads = [f"{task} (n = {size})" for task, size in zip(tasks, sizes, strict=True)]
     lines = ["| method | " + " | ".join(heads) + " | mean |", "| --- |" + " ---: |" * (len(tasks) + 1)]
     by_method: dict[str, dict[str, float]] = {}
@@ -272,34 +217,6 @@ def paper_reproduction() -> str:
     return "\n".join(["", *lines, ""])
 
 
-def _driver_busy() -> str:
-    """How busy the driver is with a thousand workers that each finish a unit a second, in percent."""
-    row = next(row for row in read_record("scale_driver.json")["results"] if row["workers"] == 1000)
-    return f"{row['milliseconds'] * 1000 / 10:.0f}"
-
-
-VALUES: dict[str, Callable[[], str]] = {
-    "gain-direct": lambda: _mean_gain("direct"),
-    "gain-other": lambda: _mean_gain("likelihood", "reasoning"),
-    "svamp-routed": lambda: _routed("svamp", "direct"),
-    "svamp-reasoning": lambda: _standard("svamp", "reasoning"),
-    "counting-standard": lambda: _standard("counting", "direct"),
-    "counting-routed": lambda: _routed("counting", "direct"),
-    "counting-majority": lambda: _paper_mean("counting", "direct", "constant"),
-    "counting-repeated": _repeated_gain,
-    "gsm8k-standard": lambda: _paper_mean("gsm8k", "direct", "standard"),
-    "gsm8k-gains": lambda: _paper_gains("gsm8k", "direct"),
-    "reasoning-gains": lambda: _paper_gains("counting", "reasoning"),
-    "mixture-gain": lambda: _summary("standard", "mean"),
-    "mixture-behind": lambda: _summary("best control", "mean"),
-    "mixture-behind-p": lambda: _summary("best control", "p_holm"),
-    "standard-range": lambda: _standard_range("svamp-direct"),
-    "driver-busy": _driver_busy,
-    "truncated-range": _truncated_range,
-    "speed-bound": _speed_bound,
-    "generate-seconds": _generate_seconds,
-    "decoding-sentence": decoding_sentence,
-}
 TABLES: dict[str, Callable[[], str]] = {
     one.__name__.replace("_", "-"): one
     for one in (headline, headline_short, peers, paper_reproduction, decoding_baselines, study_headlines)

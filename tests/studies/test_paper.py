@@ -158,6 +158,28 @@ def test_the_command(place, tmp_path):
     assert "must be I/N" in run(*command, "--part", "3/2", status=2).stderr
 
 
+def test_some_items_alone(place, tmp_path):
+    command = ["study", "paper", place / "paper.toml", "--model-dir", place / "models", "--out", tmp_path / "out"]
+    listed = json.loads(run(*command, "--items", "ablation, main-table", "--dry-run", "--json").stdout)["items"]
+    assert [row["item"] for row in listed] == ["main-table", "ablation"]
+    message = run(*command, "--items", "main_table", "--dry-run", status=2).stderr
+    assert "--items = 'main_table' is not allowed: it must be one of main-table, ablation, sweep-elite" in message
+    assert "did you mean 'main-table'" in message
+    assert "--items names no item" in run(*command, "--items", ",", "--dry-run", status=2).stderr
+    parts = ["--items", "main-table", "--part", "4/4", "--json"]
+    (table,) = json.loads(run(*command, *parts, fresh=True).stdout)["items"]
+    assert (table["item"], table["units"], table["done"]) == ("main-table", 4, 1)
+
+
+def test_items_may_use_routes_of_a_table_that_is_not_run_again(place, tmp_path):
+    config = read_paper_config(read_toml(place / "paper.toml"), place / "models")
+    for names, units in ((["main-table"], 4), (["cost"], 1)):
+        session = make_session(place, tmp_path)
+        session.config = config.select_items(names)
+        assert session.run_units(list_units(session.config))
+        assert session.gather().headline == f"{units} of {units} units are done."
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -8,7 +8,7 @@ import typer
 
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_fields, print_json, read_toml
 from macro_routing.cli.progress import make_progress_listener
-from macro_routing.cli.run_options import EXECUTION_PANEL, OUTPUT_PANEL, JsonOption
+from macro_routing.cli.run_options import EXECUTION_PANEL, OUTPUT_PANEL, JsonOption, parse_names
 from macro_routing.cli.stopping import show_hint_on_interrupt
 from macro_routing.cli.study_command import check_minutes_option, print_study_table
 from macro_routing.errors import PAUSED, SettingsError
@@ -22,6 +22,15 @@ def paper(
     out: Annotated[Path, typer.Option(help="Folder of all studies.", rich_help_panel=OUTPUT_PANEL)] = Path(
         "studies/paper"
     ),
+    items: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            help="Run only these items of the file, separated by commas, such as main-table,llama.",
+            show_default="all",
+            rich_help_panel=EXECUTION_PANEL,
+        ),
+    ] = None,
     part: Annotated[
         str,
         typer.Option(
@@ -64,6 +73,8 @@ def paper(
     from macro_routing.studies.paper_config import list_units, read_paper_config
 
     settings = read_paper_config(read_toml(config), model_dir)
+    if items is not None:
+        settings = settings.select_items(parse_names(items))
     index, parts = _parse_part(part)
     session = PaperSession(settings, out, minutes=minutes)
     if dry_run:

@@ -75,7 +75,7 @@ def logit_lens(call: StudyCommandInputs, route: RouteArgument) -> None:
 
 @study_command("cost", CostStudySettings, *_RUN_OPTIONS, **_OVERRIDES)
 def cost(call: StudyCommandInputs, route: RouteArgument) -> None:
-    """Measure time per item and peak memory of a route beside the standard pass, on this engine.
+    """Measure time per item and peak memory of a route and of the standard pass, on this engine.
 
     Both answer the same items in turns; time per token is shown next to time per item, since a route that generates
     less looks faster than it is.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from macro_routing.evaluation.evaluator import EvaluationSummary, Evaluator, evaluate
     from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
     from macro_routing.evaluation.score_store import ScoreStore
-    from macro_routing.evaluation.statistics import compare_paired, smallest_detectable_gain
+    from macro_routing.evaluation.statistics import best_of_many_p_value, compare_paired, smallest_detectable_gain
 
 __all__ = [
     "DecodingSettings",
@@ -22,6 +22,7 @@ __all__ = [
     "Evaluator",
     "PlantedProblem",
     "ScoreStore",
+    "best_of_many_p_value",
     "compare_paired",
     "evaluate",
     "smallest_detectable_gain",
@@ -35,6 +36,7 @@ __getattr__, __dir__ = make_lazy_imports(
         "Evaluator": "evaluator",
         "PlantedProblem": "planted_problem",
         "ScoreStore": "score_store",
+        "best_of_many_p_value": "statistics",
         "compare_paired": "statistics",
         "evaluate": "evaluator",
         "smallest_detectable_gain": "statistics",

@@ -9,7 +9,7 @@ candidates.json   final candidates with validation scores, and which one was cho
 answers.json      test answers of the variants, example by example
 result.json       the verdict and the table of variants
 route.json        the chosen route with its evidence
-cost.json         what that route costs beside the standard pass: layers, time, memory
+cost.json         what that route costs compared with the standard pass: layers, time, memory
 report.html       the page people look at
 manifest.json     digests of all of these; written last, so a run that has one is complete
 """

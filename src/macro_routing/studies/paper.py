@@ -187,7 +187,7 @@ class PaperSession:
 
     def _read_subject(self, unit: PaperUnit) -> RouteWithSearchedTask:
         """The route that the main table has found for a unit's task."""
-        table = next(item for item in self.config.items if item.name == unit.item.routes_of)
+        table = self.config.find_item(unit.item.routes_of)
         path = self._find_run(table, unit)
         if not (path / run_files.RESULT).is_file():
             raise RoutesMissingError(f"{table.name} has no route for it yet: {path.parent.name}, {path.name}")
@@ -256,7 +256,8 @@ class PaperSession:
             notes.append(
                 f"Expected hours scale {1000 * self.config.throughput.seconds_per_evaluation:.2g} ms per evaluation of"
                 f" a model of {self.config.throughput.parameters:g} billion parameters by the parameters that a token"
-                " meets. Models in 4 bits are decoded eagerly and take longer than that; training routers is left out."
+                " meets. 4-bit models whose de-quantized weights do not fit are decoded eagerly and take longer than"
+                " that; training routers is left out."
             )
         table = Table("The paper's tables and figures", _COLUMNS, rows, notes)
         return StudyResult(STUDY, f"{done} of {units} units are done.", table)

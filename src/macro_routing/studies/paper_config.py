@@ -95,6 +95,8 @@ class PaperConfig:
     throughput: Throughput | None = None
     model_dir: Path | None = None
     """A folder that holds models by the last part of their names."""
+    left_out: tuple[PaperItem, ...] = ()
+    """Items that are not run; others may use the routes of these main tables."""
 
     def make_run_config(self, model: str, task: str, **changes: Any) -> RunConfig:
         """The configuration of a run of one model; methods and seeds are the studies'."""
@@ -106,6 +108,20 @@ class PaperConfig:
         """The model's folder where there is one, else its name."""
         local = self.model_dir / model.rsplit("/", 1)[-1] if self.model_dir else None
         return str(local.resolve()) if local and local.exists() else model
+
+    def select_items(self, names: Sequence[str]) -> "PaperConfig":
+        """The same configuration with these items alone, in the file's order; unknown names are rejected."""
+        known = tuple(item.name for item in self.items)
+        if not names:
+            raise SettingsError(f"--items names no item: name one or more of {', '.join(known)}")
+        for name in names:
+            check_choice("--items", name, known)
+        selected, left_out = ([item for item in self.items if (item.name in names) is kept] for kept in (True, False))
+        return dataclasses.replace(self, items=tuple(selected), left_out=tuple(left_out))
+
+    def find_item(self, name: str) -> PaperItem:
+        """An item by its name, also one that is not run."""
+        return next(item for item in (*self.items, *self.left_out) if item.name == name)
 
 
 def read_paper_config(values: Mapping[str, Any], model_dir: Path | None = None) -> PaperConfig:

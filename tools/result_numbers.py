@@ -1,0 +1,211 @@
+"""Single numbers of the pages that are computed from records: gains, ranges, counts."""
+
+from collections.abc import Callable, Mapping
+from statistics import fmean
+from typing import Any
+
+from result_tables import (
+    DATA,
+    LAYERS,
+    SPEEDS,
+    count_correct,
+    count_test_items,
+    get_gain,
+    get_runs_folder,
+    get_standard_of_default,
+    read_record,
+    read_runs,
+    split_setting,
+)
+
+from macro_routing.routes import parse_route
+
+
+def _mean_gain(*modes: str) -> str:
+    rows = [row for row in read_record("search_quality.json")["results"] if split_setting(row)[1] in modes]
+    return f"{fmean(get_gain(row, 'guided') for row in rows):+.1f}"
+
+
+def _routed(task: str, mode: str) -> str:
+    """The measured accuracy of the routes that the default search returned."""
+    rows = read_record("peers.json")["results"]
+    key = (f"{task}, {mode}", "MACRO, guided")
+    return f"{next(row for row in rows if (row['task'], row['method']) == key)['accuracy']:.1f}"
+
+
+def _paper_rows(task: str, mode: str) -> list[Mapping[str, Any]]:
+    rows = read_record("results.json")["results"]
+    return [row for row in rows if (row["task"], row["mode"]) == (task, mode)]
+
+
+def _paper_mean(task: str, mode: str, column: str) -> str:
+    return f"{fmean(row[column] for row in _paper_rows(task, mode)):.1f}"
+
+
+def _paper_gains(task: str, mode: str) -> str:
+    gains = [float(str(row["difference"]).split(" ")[0]) for row in _paper_rows(task, mode)]
+    return f"{min(gains):.1f} to {max(gains):.1f}"
+
+
+def _repeated_gain() -> str:
+    """The gain of the paper's search on counting with seed 1, in the runs of the comparison."""
+    rows = read_record("search_quality.json")["results"]
+    raw = next(row["raw"] for row in rows if split_setting(row) == ("counting", "direct", False))
+    return f"{100 * raw['macro-1'][1]:+.1f}"
+
+
+def _summary(against: str, name: str) -> str:
+    """A mean of the comparison of mixtures; the sign is said in words."""
+    rows = read_record("mixture_quality_summary.json")["results"]
+    return f"{abs(next(row[name] for row in rows if row['compared'] == f'returned against {against}')):.2g}"
+
+
+def _truncated_range() -> str:
+    """The lowest and highest share of truncated answers of the standard pass on the benchmarks answered directly."""
+    rows = [row for row in read_record("search_quality_answers.json")["results"] if split_setting(row)[1] == "direct"]
+    shares = [float(row["standard"].split(" ")[0]) for row in rows if split_setting(row)[0] != "counting"]
+    return f"{min(shares):.0f} to {max(shares):.0f}"
+
+
+def _standard_range(folder: str) -> str:
+    """By how many points the standard pass differs at most between the runs of a setting that share a test set."""
+    counts: dict[str, list[int]] = {}
+    for run in read_runs(folder):
+        if "standard" in run["right"]:
+            counts.setdefault(run["test"], []).append(count_correct(run, "standard"))
+    most = max(max(numbers) - min(numbers) for numbers in counts.values())
+    return f"{100 * most / count_test_items(folder):.1f}"
+
+
+def _counting_beats_majority() -> str:
+    """In how many seeds the default's route on object counting is better than the most common answer."""
+    majority = {row["seed"]: row["constant"] for row in _paper_rows("counting", "direct")}
+    runs = [run for run in read_runs("counting-direct") if run["method"] == "guided"]
+    better = [100 * count_correct(run, "MACRO, guided") / 1000 > majority[str(run["seed"])] for run in runs]
+    return f"{sum(better)} of {len(better)}"
+
+
+def _direct_sizes() -> str:
+    """The smallest and the largest test set of the direct answers."""
+    rows = [row for row in read_record("search_quality.json")["results"] if split_setting(row)[1] == "direct"]
+    sizes = [count_test_items(get_runs_folder(row)) for row in rows]
+    return f"{min(sizes):,} to {max(sizes):,}"
+
+
+def _paper_search_standard() -> str:
+    """In how many runs of the comparison the paper's search returned the standard pass, on the larger model."""
+    rows = [row for row in read_record("search_quality.json")["results"] if not split_setting(row)[2]]
+    routes = [raw[0] for row in rows for name, raw in row["raw"].items() if name.rpartition("-")[0] == "macro"]
+    return f"{routes.count('L0 RJ')} of {len(routes)}"
+
+
+def _peer_gain(method: str) -> str:
+    """A method's mean gain over the tasks of the comparison with other systems."""
+    rows = [row for row in read_record("peers.json")["results"] if row["method"] == method]
+    return f"{fmean(float(row['difference'].split(' ')[0]) for row in rows):+.1f}"
+
+
+def _mixture_cost(members: int, name: str) -> str:
+    """Cost or gain of mixtures of so many members, over all recorded landscapes."""
+    rows = read_record("mixture_cost.json")["results"]
+    value = next(row[name] for row in rows if (row["landscape"], row["members"]) == ("all", members))
+    return f"{value:+.1f}" if name == "gain" else f"{value:.1f}"
+
+
+def _returned_mixture_cost() -> str:
+    """The most layers that a search returned, as a multiple of the model's."""
+    return f"{max(row['layers'] for row in read_record('mixture_quality.json')['results']):.2f}"
+
+
+def _speed_settings(*, is_faster: bool) -> str:
+    """On how many settings the objective speed returned a faster route for some seed, or the range of layers saved."""
+    rows = read_record("speed_objective.json")["results"]
+    faster = [row["saved"] for row in rows if row["saved"]]
+    return f"{len(faster)} of {len(rows)}" if is_faster else f"{min(faster):.0f} to {max(faster):.0f}"
+
+
+def _speed_worst() -> str:
+    """The lowest end of the intervals of the accuracy change where a faster route was returned."""
+    rows = read_record("speed_objective.json")["results"]
+    return f"{min(float(row['speed'].split('(')[1].split(' to ')[0]) for row in rows if row['saved']):+.1f}"
+
+
+def _speed_bound() -> str:
+    """How many times as fast as ``generate`` at its fastest pace per applied layer, for the same routes."""
+    raw = read_record("fused_qwen.json")["results"][0]["raw"]
+    lengths = [parse_route(route, LAYERS).length for route in raw["compared_routes"]]
+    pace = min(seconds / length for seconds, length in zip(raw["generate_seconds"], lengths, strict=True))
+    return f"{pace * sum(lengths) / raw['same_seconds']:.1f}"
+
+
+def _generate_seconds() -> str:
+    raw = read_record("fused_qwen.json")["results"][0]["raw"]
+    return ", ".join(f"{seconds:.1f}" for seconds in raw["generate_seconds"])
+
+
+def decoding_sentence() -> str:
+    """What the README says of the speed: beside ``generate`` and vLLM where that is recorded, else its lower bound."""
+    if not (DATA / SPEEDS).is_file():
+        return (
+            f"routes decode together about {float(_speed_bound()):.0f} times as fast as one after the other "
+            "with `generate` (Qwen2.5-Coder-1.5B; one sample; vLLM not measured yet"
+        )
+    rows = read_record(SPEEDS)["results"]
+    one = {
+        row["side"]: row["ratio"] for row in rows if row["routes"] == 1 and row["rows"] == min(r["rows"] for r in rows)
+    }
+    vllm = f", and vLLM {one['vLLM']:.1f} times" if "vLLM" in one else ""
+    return (
+        f"`generate` takes {one['generate']:.1f} times as long as MACRO's decoder for the same batch{vllm} "
+        "(the shape of Qwen2.5-1.5B, random weights"
+    )
+
+
+def _driver_busy() -> str:
+    """How busy the driver is with a thousand workers that each finish a unit a second, in percent."""
+    row = next(row for row in read_record("scale_driver.json")["results"] if row["workers"] == 1000)
+    return f"{row['milliseconds'] * 1000 / 10:.0f}"
+
+
+NUMBERS: dict[str, Callable[[], str]] = {
+    "gain-direct": lambda: _mean_gain("direct"),
+    "gain-other": lambda: _mean_gain("likelihood", "reasoning"),
+    "svamp-routed": lambda: _routed("svamp", "direct"),
+    "svamp-reasoning": lambda: f"{get_standard_of_default('svamp-reasoning'):.1f}",
+    "counting-beats-majority": _counting_beats_majority,
+    "direct-sizes": _direct_sizes,
+    "paper-search-standard": _paper_search_standard,
+    "peer-default": lambda: _peer_gain("MACRO, guided"),
+    "peer-paper": lambda: _peer_gain("MACRO"),
+    "peer-rys": lambda: _peer_gain("RYS"),
+    "peer-drllm": lambda: _peer_gain("Dr.LLM"),
+    "peer-cola": lambda: _peer_gain("CoLA (oracle)"),
+    "peer-shortgpt": lambda: _peer_gain("ShortGPT"),
+    "peer-early-exit": lambda: _peer_gain("early exit"),
+    "mixture-cost-2": lambda: _mixture_cost(2, "layers"),
+    "mixture-cost-3": lambda: _mixture_cost(3, "layers"),
+    "mixture-gain-2": lambda: _mixture_cost(2, "gain"),
+    "mixture-gain-3": lambda: _mixture_cost(3, "gain"),
+    "mixture-returned-cost": _returned_mixture_cost,
+    "speed-settings": lambda: _speed_settings(is_faster=True),
+    "speed-worst": _speed_worst,
+    "speed-saved": lambda: _speed_settings(is_faster=False),
+    "counting-routed": lambda: _routed("counting", "direct"),
+    "counting-majority": lambda: _paper_mean("counting", "direct", "constant"),
+    "counting-repeated": _repeated_gain,
+    "gsm8k-standard": lambda: _paper_mean("gsm8k", "direct", "standard"),
+    "gsm8k-n": lambda: f"{_paper_rows('gsm8k', 'direct')[0]['n']:,}",
+    "gsm8k-majority": lambda: _paper_mean("gsm8k", "direct", "constant"),
+    "gsm8k-reasoning": lambda: _paper_mean("gsm8k", "reasoning", "standard"),
+    "gsm8k-gains": lambda: _paper_gains("gsm8k", "direct"),
+    "reasoning-gains": lambda: _paper_gains("counting", "reasoning"),
+    "mixture-gain": lambda: _summary("standard", "mean"),
+    "mixture-behind": lambda: _summary("best control", "mean"),
+    "mixture-behind-p": lambda: _summary("best control", "p_holm"),
+    "standard-range": lambda: _standard_range("svamp-direct"),
+    "driver-busy": _driver_busy,
+    "truncated-range": _truncated_range,
+    "speed-bound": _speed_bound,
+    "generate-seconds": _generate_seconds,
+    "decoding-sentence": decoding_sentence,
+}
