@@ -1,6 +1,7 @@
 """What a route costs is measured once, on training prompts, and said where it is not."""
 
 import json
+import time
 
 import pytest
 import torch
@@ -82,17 +83,20 @@ def test_memory_is_measured_where_the_device_counts_it(tmp_path):
 
 
 def test_a_run_keeps_its_cost_and_asks_nothing_of_the_test_set_for_it(frozen, tmp_path, monkeypatch):
-    asked = []
+    asked, limits = [], []
+    started = time.perf_counter()
 
-    def note(evaluator, routes, examples):
+    def note(evaluator, routes, examples, max_seconds):
         asked.append([example.id for example in examples])
-        return route_cost.measure_cost(evaluator, routes, examples)
+        limits.append(max_seconds)
+        return route_cost.measure_cost(evaluator, routes, examples, max_seconds)
 
     monkeypatch.setattr("macro_routing.runs.route_run.measure_cost", note)
     folder = tmp_path / "run"
     result = run_search(CONFIG, folder, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
     tested = {example["id"] for example in json.loads((folder / files.ANSWERS).read_text())["examples"]}
     assert asked
+    assert 0 < limits[0] <= 0.1 * (time.perf_counter() - started)  # a tenth of the run at most
     assert not tested & set(asked[0])
     kept = json.loads((folder / files.COST).read_text())
     assert set(kept["routes"]) == {"L0 RJ", result.route}

@@ -43,6 +43,7 @@ class PreparedRun(ABC):
     listener: Listener
     guards: Mapping[str, Task] = field(default_factory=dict)
     """Other tasks that the chosen route must not harm."""
+    prepared_at: float = field(default_factory=time.perf_counter)
 
     @property
     def decision(self) -> DecisionSettings:

@@ -24,7 +24,7 @@ from macro_routing.tasks.task import Example
 
 FORMAT = "macro-cost/1"
 PROMPTS, TOKENS, MIN_TURNS, MAX_TURNS = 4, 8, 3, 20
-_MOST_SECONDS = 20.0
+MAX_SECONDS = 20.0
 """No further turn is begun after these; two there are always, for a single one says nothing of its noise."""
 USEFUL_NOISE = 0.05
 """Turns end when the ratio of the two times is known this well; a larger uncertainty is told in the report."""
@@ -34,7 +34,12 @@ _NO_END = (-1,)
 """No token has this number, so every text is written to its budget."""
 
 
-def measure_cost(evaluator: Evaluator, routes: Sequence[RouteOrMixture], examples: Sequence[Example]) -> dict[str, Any]:
+def measure_cost(
+    evaluator: Evaluator,
+    routes: Sequence[RouteOrMixture],
+    examples: Sequence[Example],
+    max_seconds: float = MAX_SECONDS,
+) -> dict[str, Any]:
     """The cost of ``routes``; where measuring fails, the reason is kept instead."""
     frozen = evaluator.frozen
     slot = cache_bytes_per_token(frozen.model)
@@ -52,7 +57,7 @@ def measure_cost(evaluator: Evaluator, routes: Sequence[RouteOrMixture], example
         return cost
     try:
         prompts = encode_prompts(frozen, evaluator.task, examples[:PROMPTS], evaluator.decoding)
-        for route, measured in _time_routes(evaluator, routes, prompts).items():
+        for route, measured in _time_routes(evaluator, routes, prompts, max_seconds).items():
             cost["routes"][str(route)].update(measured)
     except Exception as error:  # noqa: BLE001 a run must not fail at its end for want of a side measurement
         reason = "memory ran out" if is_out_of_memory(error) else f"{type(error).__name__}: {error}"
@@ -61,7 +66,7 @@ def measure_cost(evaluator: Evaluator, routes: Sequence[RouteOrMixture], example
 
 
 def _time_routes(
-    evaluator: Evaluator, routes: Sequence[RouteOrMixture], prompts: list[Tokens]
+    evaluator: Evaluator, routes: Sequence[RouteOrMixture], prompts: list[Tokens], max_seconds: float
 ) -> dict[RouteOrMixture, dict[str, Any]]:
     """Turn by turn, until the ratio of the routes' times is known well or time is up."""
     models = {route: apply_route(evaluator.frozen, route) for route in routes}
@@ -70,7 +75,7 @@ def _time_routes(
     turns: dict[RouteOrMixture, list[_Turn]] = {route: [] for route in routes}
     started = time.perf_counter()
     for turn in range(MAX_TURNS):
-        if turn > 1 and time.perf_counter() - started > _MOST_SECONDS:
+        if turn > 1 and time.perf_counter() - started > max_seconds:
             break
         if turn >= MIN_TURNS and _uncertainty_of_ratio(list(turns.values())) <= USEFUL_NOISE:
             break

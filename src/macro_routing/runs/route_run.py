@@ -1,6 +1,7 @@
 """Runs whose result is a route or a mixture: its test, the result, the route file and what the route costs."""
 
 import dataclasses
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -20,12 +21,14 @@ from macro_routing.runs.result import (
     make_route_result,
     make_route_test_result,
 )
-from macro_routing.runs.route_cost import measure_cost
+from macro_routing.runs.route_cost import MAX_SECONDS, measure_cost
 from macro_routing.tasks import Example
 from macro_routing.version import __version__
 from macro_routing.workers.worker_settings import WorkerError
 
 NamedRoute = tuple[str, RouteOrMixture]
+COST_SHARE = 0.1
+"""The most that measuring the cost takes, as a share of the run's time so far."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +85,8 @@ class RouteRun(PreparedRun):
             different = list(dict.fromkeys([self.standard_route, route]))
             if len(different) > 1:
                 self.listener.on_message("measuring what the route costs beside the standard pass")
-            folder.write_json(files.COST, measure_cost(self.evaluator, different, self.splits.train))
+            seconds = min(MAX_SECONDS, COST_SHARE * (time.perf_counter() - self.prepared_at))
+            folder.write_json(files.COST, measure_cost(self.evaluator, different, self.splits.train, seconds))
 
     def _format_route_file(self, result: RunResult, choice: FinalSelection) -> str:
         frozen, comparison = self.evaluator.frozen, result.comparison
