@@ -17,7 +17,7 @@ TEXTS = st.one_of(
 )
 
 
-@settings(max_examples=12_000, deadline=None)
+@settings(max_examples=3_000, deadline=None)
 @given(TEXTS, st.one_of(st.none(), st.integers(-2, 40)))
 def test_nothing_but_a_route_or_our_own_error_comes_out(text, layers):
     try:
@@ -27,7 +27,7 @@ def test_nothing_but_a_route_or_our_own_error_comes_out(text, layers):
     assert isinstance(route, Route)
 
 
-@settings(max_examples=2_000, deadline=None)
+@settings(max_examples=1_000, deadline=None)
 @given(TEXTS)
 def test_no_text_breaks_the_program_parser(text):
     try:

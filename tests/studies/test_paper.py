@@ -125,6 +125,12 @@ def test_two_machines_fill_the_paper_and_one_gathers_it(place, tmp_path):
         if found.method == "drllm"
     ]
     assert labels.asked <= 12 * 11
+    # An item alone may use the routes of a table that is not run again.
+    shutil.rmtree(tmp_path / "all" / "cost")
+    alone = make_session(place, tmp_path / "all")
+    alone.config = alone.config.select_items(["cost"])
+    assert alone.run_units(list_units(alone.config))
+    assert alone.gather().headline == "1 of 1 units are done."
 
 
 def test_stopped_and_gone_on(place, tmp_path):
@@ -151,9 +157,9 @@ def test_the_command(place, tmp_path):
     macro, drllm = 4 * (6 + 7) + 2 * 6 + 4 * 8, 12 * 11 + 2 * 8
     assert table["evaluations"] == 4 * (macro + drllm)
     assert table["expected_hours"] == pytest.approx(2 * (macro + drllm) * 0.72 * (1 + 2) / 3600)
-    done = run(*command, "--part", "1/7", "--json", status=1, fresh=True)
-    (table,) = [row for row in json.loads(done.stdout)["items"] if row["item"] == "main-table"]
-    assert table["done"] == 1
+    done = run(*command, "--items", "main-table", "--part", "1/7", "--json", status=1, fresh=True)
+    (table,) = json.loads(done.stdout)["items"]
+    assert (table["item"], table["units"], table["done"]) == ("main-table", 8, 1)
     assert "missing" in done.stderr
     assert "must be I/N" in run(*command, "--part", "3/2", status=2).stderr
 
@@ -166,18 +172,6 @@ def test_some_items_alone(place, tmp_path):
     assert "--items = 'main_table' is not allowed: it must be one of main-table, ablation, sweep-elite" in message
     assert "did you mean 'main-table'" in message
     assert "--items names no item" in run(*command, "--items", ",", "--dry-run", status=2).stderr
-    parts = ["--items", "main-table", "--part", "4/4", "--json"]
-    (table,) = json.loads(run(*command, *parts, fresh=True).stdout)["items"]
-    assert (table["item"], table["units"], table["done"]) == ("main-table", 4, 1)
-
-
-def test_items_may_use_routes_of_a_table_that_is_not_run_again(place, tmp_path):
-    config = read_paper_config(read_toml(place / "paper.toml"), place / "models")
-    for names, units in ((["main-table"], 4), (["cost"], 1)):
-        session = make_session(place, tmp_path)
-        session.config = config.select_items(names)
-        assert session.run_units(list_units(session.config))
-        assert session.gather().headline == f"{units} of {units} units are done."
 
 
 @pytest.mark.parametrize(
