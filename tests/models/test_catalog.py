@@ -7,12 +7,12 @@ import pytest
 
 from macro_routing.errors import ModelError
 from macro_routing.models import gguf_import, load_model
+from macro_routing.models.cache_folder import get_macro_cache_folder
 from macro_routing.models.catalog import (
     BUILT_IN_MODELS,
     BuiltInModel,
     fetch_model_folder,
     get_cache_folder_of_converted_gguf,
-    get_macro_cache_folder,
 )
 from tests.models.tiny import tiny_model
 
@@ -116,6 +116,7 @@ def test_parts_are_joined_and_checked(packaged, monkeypatch):
         seen.append(source.read_bytes())
         assert digest == hashlib.sha256(content).hexdigest()
         folder.mkdir()
+        return {}
 
     monkeypatch.setattr(gguf_import, "dequantize_gguf_to_checkpoint", convert)
     fetch_model_folder("carried")

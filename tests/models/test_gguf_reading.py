@@ -1,6 +1,7 @@
 """The fast reader of GGUF files against the gguf package's."""
 
 import contextlib
+import importlib
 from concurrent.futures import ThreadPoolExecutor
 
 import gguf
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from macro_routing.errors import ModelError
-from macro_routing.models import catalog, gguf_import, gguf_reading
+from macro_routing.models import cache_folder, catalog, gguf_import, gguf_reading, identity
 from macro_routing.models.frozen import load_model
 from tests.models.gguf_writer import write_llama
 from tests.models.tiny import tiny_model
@@ -107,3 +108,34 @@ def test_a_file_cut_short_is_rejected(source, tmp_path):
         short.write_bytes(content[:place] + b"\xff" * 8 + content[place + 8 :])
         gguf_reading.open_gguf(short)
         raise AssertionError
+
+
+def test_a_converted_model_is_not_hashed_again(source, tmp_path, monkeypatch):
+    monkeypatch.setenv("MACRO_CACHE_DIR", str(tmp_path / "cache"))
+    folder = catalog.fetch_model_folder(str(source))
+    monkeypatch.setattr(cache_folder, "digest_file", lambda path: pytest.fail(f"{path} was hashed"))
+    assert catalog.fetch_model_folder(str(source)) == folder
+    assert "gguf" in identity.digest_model_files(folder)
+
+
+def test_strings_and_maps_are_read_the_fast_way(source):
+    """The functions of transformers that are replaced are there, and are put back."""
+    before = [getattr(importlib.import_module(module), name) for module, name, _ in gguf_reading._SLOW_FUNCTIONS]
+    reader = gguf_reading.open_gguf(source)
+    parse = before[0]
+    with gguf_reading.share_gguf_reader(reader, lambda _: None):
+        fast = importlib.import_module(gguf_reading._SLOW_FUNCTIONS[0][0])._gguf_parse_value
+        assert fast is not parse
+        for field in reader.fields.values():
+            for index in field.data:
+                assert fast(field.parts[index], field.types) == parse(field.parts[index], field.types)
+    assert before == [
+        getattr(importlib.import_module(module), name) for module, name, _ in gguf_reading._SLOW_FUNCTIONS
+    ]
+
+
+def test_a_version_of_transformers_without_the_slow_functions_is_read_as_well(source, tmp_path, monkeypatch):
+    monkeypatch.setenv("MACRO_CACHE_DIR", str(tmp_path / "cache"))
+    missing = ("transformers.modeling_gguf_pytorch_utils", "no_such_function", None)
+    monkeypatch.setattr(gguf_reading, "_SLOW_FUNCTIONS", (missing, ("transformers.no_such_module", "any", None)))
+    assert (catalog.fetch_model_folder(str(source)) / "config.json").is_file()

@@ -18,7 +18,7 @@ from typing import Any
 
 from macro_routing.errors import MacroError
 from macro_routing.evaluation.outcomes import ExampleOutcome
-from macro_routing.models.catalog import get_macro_cache_folder
+from macro_routing.models.cache_folder import get_macro_cache_folder
 from macro_routing.routes.mixture import RouteOrMixture
 
 _VERSION = 4

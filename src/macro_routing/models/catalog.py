@@ -6,7 +6,6 @@ loading the result about a second.
 """
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -20,6 +19,12 @@ from typing import TextIO
 
 from macro_routing.errors import ModelError, shorten_value, suggest_name
 from macro_routing.files import acquire_lock, atomic_output, digest_file
+from macro_routing.models.cache_folder import (
+    digest_file_cached,
+    expand_user_path,
+    get_macro_cache_folder,
+    remember_file_digest,
+)
 
 MessageCallback = Callable[[str], None]
 DEFAULT_MODEL = "smollm2-135m"
@@ -82,29 +87,18 @@ _CONVERSION_VERSION = 2
 """Raised whenever conversion gives another result, so that an older result in the cache is not used."""
 
 
-def get_macro_cache_folder() -> Path:
-    """The folder of converted models: ``MACRO_CACHE_DIR``, or the user's cache folder."""
-    if named := os.environ.get("MACRO_CACHE_DIR"):
-        return _expand_user_path(named)
-    base = os.environ.get("XDG_CACHE_HOME")
-    try:
-        return (Path(base) if base else Path.home() / ".cache") / "macro-routing"
-    except RuntimeError:
-        raise ModelError("this user has no home folder; name a cache folder with MACRO_CACHE_DIR") from None
-
-
 def fetch_model_folder(name: str, *, revision: str | None = None, report: MessageCallback = ignore_message) -> Path:
     """Find the folder of the model ``name``; download and convert it first where needed."""
     if name in BUILT_IN_MODELS:
         download = partial(_join_built_in_model_parts, name, report)
         return _convert_gguf_once(BUILT_IN_MODELS[name].digest, download, report)
-    path = _expand_user_path(name)
+    path = expand_user_path(name)
     if path.is_dir():
         return _check_local_folder(path)
     if path.suffix.lower() == ".gguf":
         if not path.is_file():
             raise ModelError(f"there is no file {name}")
-        return _convert_gguf_once(digest_file(path), lambda _: path, report)
+        return _convert_gguf_once(digest_file_cached(path), lambda _: path, report)
     if name.startswith((".", "/", "~")):
         raise ModelError(f"there is no folder {name}")
     if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not path.exists():
@@ -125,16 +119,6 @@ def find_layer_count(name: str) -> int | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError):
         return None  # a hub id, a GGUF file, or a folder that loading explains
     return count if isinstance(count, int) and count > 0 else None
-
-
-def _expand_user_path(name: str) -> Path:
-    """Expand ``~`` in a path; reject names that no file system takes."""
-    try:
-        path = Path(name).expanduser()
-        path.exists()
-    except (RuntimeError, OSError, ValueError) as error:
-        raise ModelError(f"{shorten_value(name)} is not a path: {error}") from None
-    return path
 
 
 def _check_local_folder(path: Path) -> Path:
@@ -188,7 +172,9 @@ def _convert_gguf_once(digest: str, fetch_source: Callable[[Path], Path], report
             source = fetch_source(Path(scratch))
             report(f"converting {source.name} to safetensors, once")
             with atomic_output(folder) as output:
-                dequantize_gguf_to_checkpoint(source, output, digest, report)
+                digests = dequantize_gguf_to_checkpoint(source, output, digest, report)
+            for name, known in digests.items():
+                remember_file_digest(folder / name, known)
     return folder
 
 

@@ -7,7 +7,9 @@ follows the file's own metadata.
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,40 +23,52 @@ _MAX_FLOAT32_PARAMETERS = 500_000_000
 """Up to this number of parameters the exact values are stored as float32; larger models as bfloat16."""
 
 
-def dequantize_gguf_to_checkpoint(source: Path, folder: Path, digest: str, report: Callable[[str], None]) -> None:
-    """De-quantize ``source`` into ``folder``; ``digest`` is its SHA-256, which identifies the model."""
+def dequantize_gguf_to_checkpoint(
+    source: Path, folder: Path, digest: str, report: Callable[[str], None]
+) -> dict[str, str]:
+    """De-quantize ``source`` into ``folder``; ``digest`` is its SHA-256, which identifies the model.
+
+    Returns the digests of the written files of weights.
+    """
     import torch
 
     from macro_routing.models.gguf_reading import open_gguf, share_gguf_reader
 
     reader = open_gguf(source)
-    with share_gguf_reader(reader, _report_share_of_values(reader, report)):
-        model, tokenizer = _load_gguf(source)
-    _set_special_tokens(tokenizer, read_gguf_tokenizer_metadata(reader))
-    _clear_quantization_marks(model)
-    small = _is_small(model)
-    if not small:
-        model = model.to(torch.bfloat16)
-    model.generation_config.eos_token_id = tokenizer.eos_token_id
-    model.generation_config.pad_token_id = tokenizer.pad_token_id
-    report(f"writing {source.name} as safetensors")
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    weights = {path.name: digest_file(path) for path in sorted(folder.glob("*.safetensors"))}
-    record = {"file": source.name, "sha256": digest, "stored": "float32" if small else "bfloat16", "weights": weights}
+    with share_gguf_reader(reader, _report_share_of_values(reader, report)), ThreadPoolExecutor(1) as background:
+        model = _load_gguf_model(source)
+        _clear_quantization_marks(model)
+        small = _is_small(model)
+        if not small:
+            model = model.to(torch.bfloat16)
+        report(f"writing {source.name} as safetensors")
+        model.save_pretrained(folder)
+        weights = background.submit(_digest_weights, folder)
+        tokenizer = _load_gguf_tokenizer(source)
+        _set_special_tokens(tokenizer, read_gguf_tokenizer_metadata(reader))
+        tokenizer.save_pretrained(folder)
+        model.generation_config.eos_token_id = tokenizer.eos_token_id
+        model.generation_config.pad_token_id = tokenizer.pad_token_id
+        model.generation_config.save_pretrained(folder)
+    stored = "float32" if small else "bfloat16"
+    record = {"file": source.name, "sha256": digest, "stored": stored, "weights": weights.result()}
     (folder / CONVERSION_RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return weights.result()
 
 
-def _load_gguf(source: Path) -> tuple[Any, Any]:
-    """Load model and tokenizer of a GGUF file in the dtype they are stored in."""
+def _digest_weights(folder: Path) -> dict[str, str]:
+    return {path.name: digest_file(path) for path in sorted(folder.glob("*.safetensors"))}
+
+
+def _load_gguf_model(source: Path) -> Any:
+    """Load the model of a GGUF file in the dtype it is stored in."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForCausalLM
 
     # It advises to load in float32, which is for models that stay quantized.
     logging.getLogger("transformers.quantizers.quantizer_gguf").setLevel(logging.ERROR)
     loader: Any = AutoModelForCausalLM
-    tokenizers: Any = AutoTokenizer
-    try:
+    with _explain_read_errors(source):
         config = AutoConfig.from_pretrained(source.parent, gguf_file=source.name)
         check_model_can_be_routed(config, allow_untested=True)
         with torch.device("meta"):
@@ -62,13 +76,27 @@ def _load_gguf(source: Path) -> tuple[Any, Any]:
         model, loaded = loader.from_pretrained(
             source.parent, gguf_file=source.name, config=config, dtype=dtype, output_loading_info=True
         )
-        tokenizer = tokenizers.from_pretrained(source.parent, gguf_file=source.name)
+    check_weights_complete(source.name, loaded)
+    return model
+
+
+def _load_gguf_tokenizer(source: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    tokenizers: Any = AutoTokenizer
+    with _explain_read_errors(source):
+        return tokenizers.from_pretrained(source.parent, gguf_file=source.name)
+
+
+@contextmanager
+def _explain_read_errors(source: Path) -> Iterator[None]:
+    """Explain whatever transformers raises on a file that it does not know."""
+    try:
+        yield
     except ModelError:
         raise
-    except Exception as error:  # noqa: BLE001 the readers below raise anything on files they do not know
+    except Exception as error:  # noqa: BLE001 its readers raise anything
         raise ModelError(f"transformers cannot read {source.name}: {error}") from None
-    check_weights_complete(source.name, loaded)
-    return model, tokenizer
 
 
 def _is_small(model: Any) -> bool:

@@ -5,11 +5,12 @@ tokens and merges: minutes for a file of half a gigabyte.
 """
 
 import functools
+import importlib
 import os
 import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,24 +69,61 @@ def share_gguf_reader(reader: FastGGUFReader, report: Callable[[int], None]) -> 
 
     ``report`` is told the number of values of each tensor that is de-quantized.
     """
-    names = ("GGUFReader", "dequantize", "get_tensor_name_map")
-    before = {name: getattr(gguf, name) for name in names}
 
     def dequantize(data: Any, kind: gguf.GGMLQuantizationType) -> Any:
         values = dequantize_in_threads(data, kind, pool)
         report(values.size)
         return values
 
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(os.cpu_count()) as pool, ExitStack() as stack:
+        stack.enter_context(_replace(gguf, "GGUFReader", lambda *_: reader))
+        stack.enter_context(_replace(gguf, "dequantize", dequantize))
         # transformers makes the table of all tensor names once per module, hundreds of times.
-        replacements = (lambda *_: reader, dequantize, functools.cache(gguf.get_tensor_name_map))
-        try:
-            for name, replacement in zip(names, replacements, strict=True):
-                setattr(gguf, name, replacement)
-            yield
-        finally:
-            for name, original in before.items():
-                setattr(gguf, name, original)
+        names_of_tensors = functools.cache(gguf.get_tensor_name_map)
+        stack.enter_context(_replace(gguf, "get_tensor_name_map", names_of_tensors))
+        for module, name, wrap in _SLOW_FUNCTIONS:
+            stack.enter_context(_wrap_if_present(module, name, wrap))
+        yield
+
+
+@contextmanager
+def _replace(module: Any, name: str, replacement: Any) -> Iterator[None]:
+    original = getattr(module, name)
+    setattr(module, name, replacement)
+    try:
+        yield
+    finally:
+        setattr(module, name, original)
+
+
+@contextmanager
+def _wrap_if_present(module_name: str, name: str, wrap: Callable[[Any], Any]) -> Iterator[None]:
+    """Replace a function of transformers; where this version has none of that name, reading takes longer."""
+    try:
+        module = importlib.import_module(module_name)
+        original = getattr(module, name)
+    except (ImportError, AttributeError):
+        yield
+        return
+    with _replace(module, name, wrap(original)):
+        yield
+
+
+def _parse_strings_directly(parse: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """Transformers makes a list of the bytes of each of 300,000 strings, and asks twice for the type of each value."""
+    string_array = [gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.STRING]
+    return lambda value, types: str(value, "utf-8") if types == string_array else parse(value, types)
+
+
+def _map_as_plain_array(open_map: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Slices of numpy's memory maps cost several times as much as those of arrays."""
+    return lambda path: np.asarray(open_map(path))
+
+
+_SLOW_FUNCTIONS = (
+    ("transformers.modeling_gguf_pytorch_utils", "_gguf_parse_value", _parse_strings_directly),
+    ("transformers.integrations.gguf.reader", "_mapped", _map_as_plain_array),
+)
 
 
 def dequantize_in_threads(data: Any, kind: gguf.GGMLQuantizationType, pool: ThreadPoolExecutor) -> Any:

@@ -5,17 +5,14 @@ weights are loaded. ``numerics_id`` adds what can change a result: how text beco
 attention kernel, device type, engine versions.
 """
 
-import contextlib
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import ModelError, shorten_value
-from macro_routing.files import digest_file, write_atomically
-from macro_routing.models.catalog import get_macro_cache_folder
+from macro_routing.models.cache_folder import digest_file_cached
 from macro_routing.models.gguf_import import CONVERSION_RECORD
 from macro_routing.models.support import get_text_config
 
@@ -72,7 +69,7 @@ def compute_numerics_id(weights: str, model: Any, tokenizer: Any, quantization: 
 
 def digest_model_files(folder: Path) -> dict[str, Any]:
     """Digest weight files and configuration; a converted model is identified by its GGUF file."""
-    weights = {path.name: _digest_file_cached(path) for path in sorted(folder.glob("*.safetensors"))}
+    weights = {path.name: digest_file_cached(path) for path in sorted(folder.glob("*.safetensors"))}
     _reject_undigested_indexed_files(folder, weights)
     record = _read_gguf_conversion_record(folder / CONVERSION_RECORD)
     if record is not None and record["weights"] == weights:
@@ -121,26 +118,6 @@ def _drop_incidental_fields(configuration: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in configuration.items()
         if name not in _INCIDENTAL_FIELDS
     }
-
-
-def _digest_file_cached(path: Path) -> str:
-    """Digest a file; the digest is cached by path, size and modification time, since weights are large."""
-    real = path.resolve()
-    if re.fullmatch(r"[0-9a-f]{64}", real.name):  # the hub's cache names a file by its own digest
-        return real.name
-    status = real.stat()
-    cache_file = (
-        get_macro_cache_folder()
-        / "digests"
-        / _digest_json([str(real), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino])
-    )
-    if cache_file.is_file() and re.fullmatch(r"[0-9a-f]{64}", cached := cache_file.read_text(encoding="utf-8")):
-        return cached
-    digest = digest_file(real)
-    with contextlib.suppress(OSError):  # a read-only cache only costs the time to hash again
-        cache_file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(cache_file, digest, concurrent=True)
-    return digest
 
 
 def _digest_json(value: Any) -> str:
