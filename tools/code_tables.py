@@ -7,9 +7,10 @@ import json
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from python_reference import public_names
 
 from macro_routing.deploy.gguf_export import ARCHITECTURES as GGUF_ARCHITECTURES
 from macro_routing.deploy.vllm.hf_overrides import ARCHITECTURES as VLLM_ARCHITECTURES
@@ -27,8 +28,6 @@ from macro_routing.settings import get_field_options
 from macro_routing.tasks.benchmarks import BENCHMARKS, CONTAMINATED_PAIRS
 from macro_routing.tasks.synthetic import SYNTHETIC_TASKS
 
-PUBLIC_PACKAGES = ("", "routes", "search", "tasks", "models", "evaluation", "runs", "report", "deploy")
-"""Packages whose ``__all__`` is public; the empty name is the root package."""
 PAPER = {
     "method": "MACRO",
     "iterations": 10,
@@ -244,7 +243,8 @@ def _described_fields(settings: type) -> dict[str, str]:
     return found
 
 
-def _settings_rows(settings: type) -> list[tuple[str, str, str]]:
+def _settings_rows(settings: type, *presets: Any) -> list[tuple[str, str, str]]:
+    """Name, default and meaning of every field; a default that not all ``presets`` leave is theirs."""
     options, described = get_field_options(settings), _described_fields(settings)
     if settings is SpaceSettings:
         described |= _described_fields(RouteSpace)
@@ -256,6 +256,8 @@ def _settings_rows(settings: type) -> list[tuple[str, str, str]]:
         if known and is_of_the_flag:
             help_text += f" `{known.flag}` sets it to {known.flag_value}."
         default = known.shown_default if known and known.shown_default else _default(item)
+        if any(getattr(preset, item.name) != item.default for preset in presets):
+            default = "the preset's"
         rows.append((f"`{item.name}`", default, help_text))
     return rows
 
@@ -275,7 +277,8 @@ def config_file() -> str:
         parts += [f"## `[{name}]`", _first_line(settings), _table(columns, _settings_rows(settings)).strip()]
     for method in ("guided", MACRO):
         settings = METHODS[method].settings
-        parts += [f"## `[search]` with method `{method}`", _table(columns, _settings_rows(settings)).strip()]
+        presets = [make_run_config("category", preset=name, method=method).search for name in METHODS_OF_PRESETS]
+        parts += [f"## `[search]` with method `{method}`", _table(columns, _settings_rows(settings, *presets)).strip()]
     return "\n\n".join(["", *parts, ""])
 
 
@@ -323,19 +326,8 @@ def route_file_sample() -> str:
     return f"\n```json\n{sample.to_json()}\n```\n"
 
 
-def public_names() -> str:
-    """Every public name with the first line of its documentation, package by package."""
-    parts = []
-    for package in PUBLIC_PACKAGES:
-        module = import_module(f"macro_routing.{package}".rstrip("."))
-        rows = [(f"`{name}`", _first_line(getattr(module, name))) for name in module.__all__ if name[0] != "_"]
-        heading = f"## `{module.__name__}`"
-        parts += [heading, _table(("name", "what it is"), rows).strip(), f"<!-- api {module.__name__} -->"]
-    return "\n\n".join(["", *parts, ""])
-
-
 def _first_line(value: Any) -> str:
-    return (inspect.getdoc(value) or "").split("\n\n")[0] if callable(value) else "a table of names"
+    return (inspect.getdoc(value) or "").split("\n\n")[0]
 
 
 TABLES: dict[str, Callable[[], str]] = {
