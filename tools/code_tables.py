@@ -64,7 +64,7 @@ GAPS = {
 }
 """What a reader must know before comparing a benchmark with the paper's."""
 
-FUSED_FOOTNOTES = {"phi3": " ᵇ"}
+FUSED_FOOTNOTES = {"phi3": " ᵃ"}
 """Architectures of which the fused decoder runs some models only; the pages say which."""
 
 
@@ -86,6 +86,14 @@ def _escape(text: str) -> str:
     return " ".join(text.replace("``", "`").split()).replace("|", "\\|")
 
 
+def _mergekit_cell(name: str) -> str:
+    """Whether mergekit can write a route of an architecture: it copies the configuration's list of layer types."""
+    from transformers import AutoConfig
+
+    types = getattr(AutoConfig.for_model(name), "layer_types", None)
+    return "yes" if types is None else "yes ᵇ" if len(set(types)) == 1 else "no"
+
+
 def _fused_cell(name: str) -> str:
     """Whether the fused decoder runs an architecture; a footnote on the page where it runs only some models."""
     return f"yes{FUSED_FOOTNOTES.get(name, '')}" if name in FUSED_ARCHITECTURES else "no"
@@ -93,7 +101,7 @@ def _fused_cell(name: str) -> str:
 
 def architectures() -> str:
     """Every tested architecture, and which engines run it."""
-    columns = ("`model_type`", "models", "fused decoder", "vLLM", "`hf`, `routed`", "`gguf`")
+    columns = ("`model_type`", "models", "fused decoder", "vLLM", "`hf`, `routed`", "`gguf`", "`mergekit`")
     return _table(
         columns,
         (
@@ -104,6 +112,7 @@ def architectures() -> str:
                 name in VLLM_ARCHITECTURES,
                 True,
                 name in GGUF_ARCHITECTURES,
+                _mergekit_cell(name),
             )
             for name, models in SUPPORTED_ARCHITECTURES.items()
         ),
@@ -114,9 +123,10 @@ def architectures_short() -> str:
     """The tested architectures, those with the same engines in one row."""
     rows: dict[tuple[bool | str, ...], list[str]] = {}
     for name in SUPPORTED_ARCHITECTURES:
-        engines = (_fused_cell(name), name in VLLM_ARCHITECTURES, True, name in GGUF_ARCHITECTURES)
+        exports = (True, name in GGUF_ARCHITECTURES, _mergekit_cell(name))
+        engines = (_fused_cell(name), name in VLLM_ARCHITECTURES, *exports)
         rows.setdefault(engines, []).append(f"`{name}`")
-    columns = ("`model_type`", "fused decoder", "vLLM", "`hf`, `routed`", "`gguf`")
+    columns = ("`model_type`", "fused decoder", "vLLM", "`hf`, `routed`", "`gguf`", "`mergekit`")
     return _table(columns, ((names, *engines) for engines, names in rows.items()))
 
 

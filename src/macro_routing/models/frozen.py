@@ -84,9 +84,7 @@ class FrozenModel:
     name: str
     """Name by which it was loaded."""
     model: Any
-    """The transformers model."""
     tokenizer: Any
-    """Its tokenizer."""
     weights_id: str
     """Identity of the weights, whatever the model is called."""
     numerics_id: str
