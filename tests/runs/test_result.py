@@ -34,7 +34,7 @@ def compare(fixed: int, broken: int, n: int = 400) -> PairedComparison:
         (SHORTER, (40, 45), {"objective": "speed"}, "does not show whether the route, with 10 % fewer layers", True),
         (SHORTER, (10, 60), {"objective": "speed"}, "is worse than the standard pass: -12.5 points", False),
         (STANDARD, (0, 0), {}, "No better route was found: the standard pass was chosen", True),
-        (STANDARD, (0, 0), {"objective": "speed"}, "No faster route that is as accurate was found", True),
+        (STANDARD, (0, 0), {"objective": "speed"}, "No route with fewer layers that is as accurate was found", True),
     ],
 )
 def test_the_verdict_says_what_is_certain_and_what_it_costs(route, counts, decision, words, recommended):

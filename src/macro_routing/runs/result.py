@@ -141,7 +141,7 @@ def make_route_result(
     recommended = route.is_standard or comparison.difference > min(0.0, decision.required_gain(route))
     if route.is_standard:
         reason = f", {selection.refused}" if selection.refused else ""
-        found = "faster route that is as accurate" if decision.objective == SPEED else "better route"
+        found = "route with fewer layers that is as accurate" if decision.objective == SPEED else "better route"
         power = _describe_decision_power(decision, selection.fresh) or _describe_test_power(detectable)
         verdict = f"No {found} was found: the standard pass was chosen{reason} ({power})."
     elif decision.objective == SPEED:
