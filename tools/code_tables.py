@@ -4,13 +4,16 @@ import ast
 import dataclasses
 import inspect
 import json
+import math
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from citation import citation
 from python_reference import public_names
+from result_tables import count_test_items
 
 from macro_routing.deploy.gguf_export import ARCHITECTURES as GGUF_ARCHITECTURES
 from macro_routing.deploy.vllm.hf_overrides import ARCHITECTURES as VLLM_ARCHITECTURES
@@ -56,7 +59,7 @@ PAPER = {
 GAPS = {
     "math500": "no train split: training examples come from the 500 items",
     "medqa": "without the train file, the validation split is used for training",
-    "mawps": "an older release with other rows is also in use; compare only with the same one",
+    "mawps": "the recorded results used an older release with fewer rows; compare only with the same one",
     "mmlu_pro": "no train split: training examples come from the test split's rest",
     "asdiv": "not the paper's; `asdiv_a` is",
     "bbh_arithmetic": "not in the paper",
@@ -64,6 +67,8 @@ GAPS = {
 }
 """What a reader must know before comparing a benchmark with the paper's."""
 
+RECORDED_SIZES = {"arc_easy": lambda: count_test_items("arc_easy-likelihood")}
+"""Test items of benchmarks that are used whole, where runs are recorded."""
 FUSED_FOOTNOTES = {"phi3": " ᵃ"}
 """Architectures of which the fused decoder runs some models only; the pages say which."""
 
@@ -197,15 +202,16 @@ def _find_setting(config: RunConfig, name: str) -> Any:
 
 def tasks() -> str:
     """Benchmarks with the name that the paper uses, size, licence, source and gaps."""
-    columns = ("name", "in the paper", "answers", "test items", "licence", "source", "note")
+    columns = ("name", "in the paper", "answers", "test items", "licence", "source", "folder", "note")
     rows = [
         (
             f"`{name}`",
             "–" if GAPS.get(name, "").startswith("not ") else one.title,
             one.kind,
-            "all" if one.test_size is None else one.test_size,
+            RECORDED_SIZES.get(name, lambda: "all")() if one.test_size is None else one.test_size,
             one.licence,
             f"`{one.hub_id}`",
+            f"`{one.folder}`",
             GAPS.get(name, ""),
         )
         for name, one in BENCHMARKS.items()
@@ -232,7 +238,14 @@ def methods() -> str:
 def detectable_gains() -> str:
     """The smallest gain that test sets of several sizes can show."""
     sizes = (50, 100, 200, 300, 500, 1000)
-    return _table(("test items", "points"), ((size, f"{100 * smallest_detectable_gain(size):.1f}") for size in sizes))
+    shares = (0.1, 0.2)
+    columns = ("test items", *(f"points, if {100 * share:.0f} % of the answers differ" for share in shares))
+    return _table(columns, ((size, *(_format_detectable(size, share) for share in shares)) for size in sizes))
+
+
+def _format_detectable(size: int, share: float) -> str:
+    gain = smallest_detectable_gain(size, share)
+    return f"{100 * gain:.1f}" if math.isfinite(gain) else "none"
 
 
 @cache
@@ -354,6 +367,14 @@ TABLES: dict[str, Callable[[], str]] = {
             shared_questions,
             methods,
         ),
-        *(detectable_gains, config_file, run_folder_files, route_file_fields, route_file_sample, public_names),
+        *(
+            citation,
+            detectable_gains,
+            config_file,
+            run_folder_files,
+            route_file_fields,
+            route_file_sample,
+            public_names,
+        ),
     )
 }

@@ -7,6 +7,7 @@ from typing import Any
 from result_tables import (
     DATA,
     LAYERS,
+    RUNS,
     SMALL_LAYERS,
     SPEEDS,
     count_correct,
@@ -63,6 +64,31 @@ def _summary(against: str, name: str) -> str:
     """A mean of the comparison of mixtures; the sign is said in words."""
     rows = read_record("mixture_quality_summary.json")["results"]
     return f"{abs(next(row[name] for row in rows if row['compared'] == f'returned against {against}')):.2g}"
+
+
+def _mixture_searches() -> str:
+    """How many of the planned searches for mixtures were run: every model, every task, three seeds."""
+    done = len((RUNS.parent / "mixture_quality.jsonl").read_text(encoding="utf-8").splitlines())
+    models, tasks = zip(
+        *(row["setting"].split(", ") for row in read_record("mixture_quality.json")["results"]), strict=True
+    )
+    return f"{done} of {3 * len(set(models)) * len(set(tasks))}"
+
+
+def _paper_settings_standard() -> str:
+    """In how many runs with the paper's own settings the search returned the standard pass."""
+    routes = [row["route"].strip("`") for row in read_record("results.json")["results"]]
+    return f"{routes.count('L0 RJ')} of {len(routes)}"
+
+
+def _paper_main_hours() -> str:
+    """GPU-hours of the paper's main table, at most."""
+    row = next(row for row in read_record("reproducing.json")["results"] if row["item"] == "main-table")
+    return f"{row['hours']:.0f}"
+
+
+def _mixture_smallest_p() -> str:
+    return f"{min(row['p'] for row in read_record('mixture_quality_summary.json')['results']):.2g}"
 
 
 def _truncated_range() -> str:
@@ -178,11 +204,11 @@ def _generate_seconds() -> str:
 
 
 def decoding_sentence() -> str:
-    """What the README says of the speed: beside ``generate`` and vLLM where that is recorded, else its lower bound."""
+    """What the page on speed says first: beside ``generate`` and vLLM where that is recorded, else its lower bound."""
     if not (DATA / SPEEDS).is_file():
         return (
-            f"routes decode together about {float(_speed_bound()):.0f} times as fast as one after the other "
-            "with `generate` (Qwen2.5-Coder-1.5B; one sample; vLLM not measured yet"
+            f"On an H200 routes decode together about {float(_speed_bound()):.0f} times as fast as one after the other "
+            "with `generate` (Qwen2.5-Coder-1.5B; one sample; vLLM not measured yet)."
         )
     rows = read_record(SPEEDS)["results"]
     one = {
@@ -190,8 +216,8 @@ def decoding_sentence() -> str:
     }
     vllm = f", and vLLM {one['vLLM']:.1f} times" if "vLLM" in one else ""
     return (
-        f"`generate` takes {one['generate']:.1f} times as long as MACRO's decoder for the same batch{vllm} "
-        "(the shape of Qwen2.5-1.5B, random weights"
+        f"On an H200 `generate` takes {one['generate']:.1f} times as long as MACRO's decoder for the same batch{vllm} "
+        "(the shape of Qwen2.5-1.5B, random weights)."
     )
 
 
@@ -283,6 +309,11 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "reasoning-gains": lambda: _paper_gains("counting", "reasoning"),
     "mixture-gain": lambda: _summary("standard", "mean"),
     "mixture-behind": lambda: _summary("best control", "mean"),
+    "paper-settings-standard": _paper_settings_standard,
+    "paper-main-hours": _paper_main_hours,
+    "mawps-items": lambda: f"{count_test_items('mawps-direct'):,}",
+    "mixture-searches": _mixture_searches,
+    "mixture-smallest-p": _mixture_smallest_p,
     "mixture-behind-p": lambda: _summary("best control", "p_holm"),
     "standard-range": lambda: _standard_range("svamp-direct"),
     "driver-busy": _driver_busy,

@@ -8,6 +8,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from wording import reword
+
 from macro_routing.routes import parse_route
 
 DATA = Path(__file__).resolve().parents[1] / "docs" / "data"
@@ -188,13 +190,22 @@ STUDIES = {
 """Records of studies, and where the page has each."""
 
 
+def get_study_headline(name: str, headline: str) -> str:
+    """A study's result in a sentence; a perplexity with the number of tokens that it is over."""
+    headline = reword(headline)
+    if name.startswith("study_side_effects") and headline.endswith(" on LICENSE."):
+        tokens = int(read_record("study_side_effects_perplexity.json")["results"][0]["c5"])
+        return f"{headline.removesuffix('.')} ({tokens:,} tokens)."
+    return headline
+
+
 def study_headlines() -> str:
     """Every recorded study with its result in a sentence."""
     lines = ["| study | result |", "| --- | --- |"]
     for name, anchor in STUDIES.items():
-        if (DATA / f"study_{name}.json").is_file():
-            headline = read_record(f"study_{name}.json")["config"]["headline"]
-            lines.append(f"| [{name.replace('_', ' ')}](#{anchor}) | {headline} |")
+        if (DATA / (file := f"study_{name}.json")).is_file():
+            headline = read_record(file)["config"]["headline"]
+            lines.append(f"| [{name.replace('_', ' ')}](#{anchor}) | {get_study_headline(file, headline)} |")
     return "\n" + "\n".join(lines) + "\n"
 
 
@@ -223,6 +234,30 @@ def decoding_baselines() -> str:
         "batch; the other sides run the standard pass for as many texts."
     )
     return "\n" + "\n\n".join([about, picture, "\n".join(lines), origin]) + "\n"
+
+
+def add_test_sizes(name: str, content: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The record with the number of test items in every row, where a page shows it and the rows do not hold it."""
+    count = {"speed_objective.json": count_test_items_of_row, "mixture_quality.json": _count_mixture_items}.get(name)
+    if count is None:
+        return content
+    (first, title), *others = content["columns"].items()
+    rows = [{**row, "n_test": count(row)} for row in content["results"]]
+    return {**content, "columns": {first: title, "n_test": "n", **dict(others)}, "results": rows}
+
+
+def count_test_items_of_row(row: Mapping[str, Any]) -> int:
+    """The number of test items of a setting."""
+    return count_test_items(get_runs_folder(row))
+
+
+def _count_mixture_items(row: Mapping[str, Any]) -> int:
+    """The number of test items of a model and task of the comparison of mixtures, which is the same for every seed."""
+    path = RUNS.parent / "mixture_quality.jsonl"
+    runs = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    counts = {len(run["examples"]) for run in runs if f"{run['model']}, {run['task']}" == row["setting"]}
+    (count,) = counts
+    return count
 
 
 def peers() -> str:
