@@ -47,11 +47,11 @@ _EXAMPLE = re.compile(r"\n\n[^\n]*Example[^\n]*::\n.*", re.DOTALL)
 
 
 def public_names() -> str:
-    """Every public name with its signature, package by package, each described once."""
+    """Every public name with its signature, package by package, functions first, each described once."""
     parts, described = [], set()
     for package in PUBLIC_PACKAGES:
         module = import_module(f"macro_routing.{package}".rstrip("."))
-        names = [name for name in module.__all__ if name[0] != "_"]
+        names = sorted((name for name in module.__all__ if name[0] != "_"), key=lambda name: (name[0].isupper(), name))
         parts += [f"## `{module.__name__}`", f"<!-- api {module.__name__} -->"]
         if again := [f"`{name}`" for name in names if name in described]:
             parts.append(f"Also here: {', '.join(again)}.")

@@ -237,7 +237,7 @@ def _fresh_examples(preset: str) -> int:
 
 def _detectable_by_decision(preset: str) -> str:
     decision = make_run_config("category", preset=preset).resolve_decision(DecodingSettings("likelihood"))
-    return f"{100 * find_detectable_gain(decision, _fresh_examples(preset)):.1f}"
+    return f"{100 * find_detectable_gain(decision, _fresh_examples(preset)):.0f}"
 
 
 def _planted_quick(search: str) -> str:
