@@ -40,10 +40,12 @@ def test_pairs_are_generated_as_one_by_one():
 
 
 def test_fused_pairs_equal_eager_pairs(monkeypatch):
-    model = tiny_model("llama", head_dim=32)
+    model = tiny_model("llama", head_dim=32, num_hidden_layers=3)  # interpreted kernels take long
     monkeypatch.setattr(batch_plan, "MAX_SEQUENCES", 3)  # several groups
     decoder = FusedDecoder(model, graphs=False)
-    pairs, stages = PAIRS, (DecodingStage(ENDS, 2),)  # interpreted kernels take long
+    routes = [parse_route(text, 3) for text in ("L0-L2 L1(+h-2) RJ", "L0 L2 RJ", "L0 RJ")]
+    pairs = [(routes[index % len(routes)], prompt) for index, prompt in enumerate(PROMPTS)]
+    stages = (DecodingStage(ENDS, 2),)
     with torch.no_grad():
         actual = generate_for_pairs(model, pairs, GenerationRequest(stages), decoder)
         assert actual == _generate_one_by_one(model, pairs, stages)
