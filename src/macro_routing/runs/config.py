@@ -34,13 +34,13 @@ from macro_routing.runs.methods import (
 )
 from macro_routing.runs.presets import PRESET_METHODS, PRESETS, get_paper_settings_for_model
 from macro_routing.search.decision_settings import SPEED, DecisionSettings
-from macro_routing.search.random_streams import check_seed
 from macro_routing.settings import (
     build_settings,
     check_choice,
     check_integer,
     check_known_keys,
     check_number,
+    check_seed,
     check_string,
     get_field_options,
     option,

@@ -8,22 +8,24 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 from macro_routing.errors import SettingsError, suggest_name
-from macro_routing.peers.per_example_search import ColaSettings, DrLLMSettings, PerExampleSearch
+from macro_routing.peers.per_example_search import PerExampleSearch
+from macro_routing.peers.per_example_settings import ColaSettings, DrLLMSettings
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search import GuidedSearch, GuidedSettings, RandomSearch, RandomSettings, Searcher
 from macro_routing.search.decision_settings import SPEED, DecisionSettings
 from macro_routing.search.fixed_route_count_search import (
     FixedRouteCountSearch,
-    FixedRouteCountSettings,
     RouteListSearch,
     StandardPassMethod,
     list_early_exit_routes,
     list_layer_drop_routes,
 )
-from macro_routing.search.macro import MacroSearch, MacroSettings, RestartedSearch
+from macro_routing.search.fixed_route_count_settings import FixedRouteCountSettings, LayerDropSettings
+from macro_routing.search.guided_settings import ContrastiveSettings
+from macro_routing.search.macro import MacroSearch, RestartedSearch
 from macro_routing.search.method_names import METHOD_NAMES
 from macro_routing.search.mixture_controls import (
     CONTRASTIVE,
@@ -34,18 +36,16 @@ from macro_routing.search.mixture_controls import (
     SKIP_LAYER_CD,
     ControlSearch,
 )
+from macro_routing.search.policy_settings import MacroSettings
 from macro_routing.search.random_streams import assign_examples_to_rounds
-from macro_routing.search.rys import (
-    BlockBeamSearch,
+from macro_routing.search.rys import BlockBeamSearch, BlockSweep, LayerRepeatCountSweep, RYSSurrogateSearch
+from macro_routing.search.rys_settings import (
     BlockBeamSettings,
-    BlockSweep,
     BlockSweepSettings,
-    LayerRepeatCountSweep,
     RepeatCountSettings,
-    RYSSurrogateSearch,
     RYSSurrogateSettings,
 )
-from macro_routing.settings import AllowedRange, build_settings, option
+from macro_routing.settings import build_settings
 
 MAX_EVALUATIONS = 10_000_000
 """The largest budget; the paper's is below fifty thousand."""
@@ -53,23 +53,6 @@ GUIDED, MACRO, RANDOM, STANDARD = "guided", "macro", "random", "standard"
 ROUTE_SEARCH, CONTROL = "search", "control"
 """Kinds of methods whose result is a route or a mixture."""
 NO_AMATEUR = "method contrastive needs a smaller model of the same tokenizer; give it with --amateur MODEL"
-
-
-@dataclass(frozen=True)
-class LayerDropSettings(FixedRouteCountSettings):
-    """The settings of dropping layers."""
-
-    max_dropped: Annotated[int, AllowedRange(0)] = 0
-    """Maximum number of dropped layers; 0 means half of them."""
-
-
-@dataclass(frozen=True)
-class ContrastiveSettings(GuidedSettings):
-    """The settings of contrastive decoding; those of the guided search say on which examples it learns."""
-
-    amateur: str = option(
-        "", "A smaller model of the same tokenizer, subtracted from the model; for the method contrastive.", "Search"
-    )
 
 
 SearchSettings = (

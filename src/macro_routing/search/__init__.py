@@ -2,9 +2,10 @@
 
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.guided_settings import GuidedSettings
-from macro_routing.search.macro import MacroSearch, MacroSettings, select_candidate
+from macro_routing.search.macro import MacroSearch, select_candidate
 from macro_routing.search.policy import MarkovPolicy
-from macro_routing.search.random_search import RandomSearch, RandomSettings
+from macro_routing.search.policy_settings import MacroSettings, RandomSettings
+from macro_routing.search.random_search import RandomSearch
 from macro_routing.search.searcher import (
     Candidate,
     Draw,
