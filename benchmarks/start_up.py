@@ -63,8 +63,9 @@ def time_macro(checkout: Path, arguments: list[str]) -> tuple[float, float]:
 
 def time_demo(checkout: Path) -> tuple[float, float]:
     """Time of ``macro demo`` from its start to its report."""
+    from macro_routing.models.built_in import DEFAULT_MODEL
     from macro_routing.models.cache_folder import get_macro_cache_folder
-    from macro_routing.models.catalog import DEFAULT_MODEL, fetch_model_folder
+    from macro_routing.models.catalog import fetch_model_folder
 
     fetch_model_folder(DEFAULT_MODEL)
     with tempfile.TemporaryDirectory() as folder:

@@ -19,7 +19,7 @@ from macro_routing.cli.run_options import FlagTables, make_load_options_from_fla
 from macro_routing.engine.decoders import FUSED, get_fused_decoder
 from macro_routing.errors import SettingsError
 from macro_routing.evaluation.decoding_settings import DecodingSettings
-from macro_routing.models.catalog import DEFAULT_MODEL
+from macro_routing.models.built_in import DEFAULT_MODEL
 from macro_routing.models.environment import describe_environment
 from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.routes import Route, RouteSpace

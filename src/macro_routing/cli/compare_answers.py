@@ -9,7 +9,7 @@ from macro_routing.cli.console import check_and_quiet_model_libraries, print_jso
 from macro_routing.cli.route_argument import check_route_without_model, read_route_or_mixture
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.errors import SettingsError
-from macro_routing.models.catalog import DEFAULT_MODEL
+from macro_routing.models.built_in import DEFAULT_MODEL
 from macro_routing.models.chat import encode_messages
 from macro_routing.models.frozen import load_model
 from macro_routing.routes.route import Route

@@ -46,8 +46,7 @@ from macro_routing.runs.comparison_results import (
 from macro_routing.runs.control_comparison import BeyondControl, compare_with_best_control, describe_controls
 from macro_routing.runs.methods import NO_AMATEUR, check_requested_methods_comparable, keep_settings_of_method
 from macro_routing.runs.result import ORACLE, STANDARD
-from macro_routing.search.method_names import METHOD_NAMES
-from macro_routing.search.mixture_controls import CONTRASTIVE
+from macro_routing.search.method_names import CONTRASTIVE, METHOD_NAMES
 
 _WIDTH = 80
 _LEGEND = (

@@ -10,7 +10,7 @@ from macro_routing.cli.console import check_and_quiet_model_libraries, print_fie
 from macro_routing.cli.route_argument import read_route_or_mixture, read_route_text
 from macro_routing.cli.run_options import LOADING, FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.errors import MacroError
-from macro_routing.models.catalog import DEFAULT_MODEL
+from macro_routing.models.built_in import DEFAULT_MODEL
 from macro_routing.models.environment import describe_environment
 from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.routes.mixture import require_question

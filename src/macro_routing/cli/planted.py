@@ -11,9 +11,10 @@ from macro_routing.cli.console import format_multiline_field, print_fields, prin
 from macro_routing.cli.run_options import FlagCustomization, FlagTables, with_run_options
 from macro_routing.errors import RouteOutsideSpaceError, SettingsError
 from macro_routing.evaluation.planted_problem import PlantedProblem, PlantedResult, solve_planted
-from macro_routing.evaluation.racing import EXACT
+from macro_routing.evaluation.scoring_settings import EXACT
 from macro_routing.routes import Route, RouteSpace, parse_route
-from macro_routing.runs.methods import GUIDED, MACRO, METHODS, RANDOM, MethodInputs, keep_settings_of_method
+from macro_routing.runs.methods import GUIDED, MACRO, METHODS, RANDOM, keep_settings_of_method
+from macro_routing.runs.search_building import MethodInputs, build_search
 from macro_routing.search import Draw, MacroSettings, Score, StoppedScore
 from macro_routing.search.decision_settings import DecisionSettings
 from macro_routing.settings import build_settings
@@ -95,7 +96,7 @@ def _make_search(method: str, space: RouteSpace, examples: int, tables: Mapping[
     # As in a run: without a budget a search may spend what MACRO would.
     decision = build_settings(DecisionSettings, tables["decision"], "[decision]")
     inputs = MethodInputs(space, examples, 0, None, seed, settings, MacroSettings(), list, decision)
-    return METHODS[method].build(inputs)
+    return build_search(method, inputs)
 
 
 def _describe_search_settings(search: Any) -> dict[str, Any]:

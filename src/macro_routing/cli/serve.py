@@ -14,7 +14,8 @@ from macro_routing.cli.route_argument import find_model_of_route, read_route_fil
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.deploy import serving
 from macro_routing.errors import MacroError, ModelError
-from macro_routing.models.frozen import LoadOptions, choose_dtype_name, read_model_metadata
+from macro_routing.models.frozen import choose_dtype_name, read_model_metadata
+from macro_routing.models.load_options import LoadOptions
 
 
 @with_run_options("dtype", "revision")

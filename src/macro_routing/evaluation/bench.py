@@ -17,8 +17,8 @@ from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.model_answers import answer_examples, answer_with_every_route
 from macro_routing.evaluation.outcomes import ExampleOutcome
-from macro_routing.evaluation.racing import NEVER
 from macro_routing.evaluation.score_store import ScoreStore
+from macro_routing.evaluation.scoring_settings import NEVER
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.routing import apply_route
 from macro_routing.routes.route import Route, Step
