@@ -48,7 +48,8 @@ from macro_routing.models import FrozenModel
 from macro_routing.models.mixing import PLAUSIBILITY
 from macro_routing.routes import Route
 from macro_routing.routes.mixture import Mixture, RouteOrMixture
-from macro_routing.search.mixture_controls import DOLA, SKIP_LAYER_CD, list_control_sources
+from macro_routing.search.method_names import DOLA, SKIP_LAYER_CD
+from macro_routing.search.mixture_controls import list_control_sources
 from macro_routing.studies.paired_comparisons import estimate_difference_over_seeds
 from macro_routing.tasks import load_task, make_splits
 from macro_routing.tasks.task import Example, Task

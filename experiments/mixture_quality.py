@@ -35,14 +35,7 @@ from experiments.method_comparison import BUDGET, SEEDS, is_selected, make_parse
 from macro_routing.evaluation.mixture_weights import fit_mixture_of_all
 from macro_routing.evaluation.statistics import holm_correction
 from macro_routing.routes.mixture import Mixture, RouteOrMixture, parse_mixture
-from macro_routing.search.mixture_controls import (
-    CONTRASTIVE,
-    DOLA,
-    PMI,
-    READOUTS,
-    ROUTE_AVERAGE,
-    SKIP_LAYER_CD,
-)
+from macro_routing.search.method_names import CONTRASTIVE, DOLA, PMI, READOUTS, ROUTE_AVERAGE, SKIP_LAYER_CD
 
 KEPT = ROOT / "experiments" / "raw" / "mixture_quality.jsonl"
 TASKS = ("sciq", "arc_easy", "openbookqa", "medqa", "mmlu_pro")

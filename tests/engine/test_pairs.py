@@ -14,7 +14,7 @@ from macro_routing.engine.route_generation import generate_for_pairs, generate_f
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.work_items import UnitSizes
+from macro_routing.evaluation.scoring_settings import UnitSizes
 from macro_routing.models import apply_route
 from macro_routing.routes import parse_route
 from tests.engine.test_generation import PROMPTS
