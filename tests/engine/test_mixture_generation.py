@@ -133,7 +133,9 @@ def assert_fused_equals_eager(model, routes, prompts, stages):
 
 
 @pytest.mark.parametrize(
-    ("name", "mixture"), [("llama", SHALLOW_PAIR), ("qwen2", SHALLOW_BACKWARDS), ("qwen3", SHALLOW_TRIPLE)], ids=["llama", "qwen2", "qwen3"]
+    ("name", "mixture"),
+    [("llama", SHALLOW_PAIR), ("qwen2", SHALLOW_BACKWARDS), ("qwen3", SHALLOW_TRIPLE)],
+    ids=["llama", "qwen2", "qwen3"],
 )
 def test_fused_texts_equal_eager_texts(name, mixture, monkeypatch):
     monkeypatch.setattr(model_runner, "_MAX_SPLITS", 1)
@@ -151,7 +153,9 @@ def test_logits_of_a_mixture_are_never_split(monkeypatch):
     monkeypatch.setattr(model_runner, "_MAX_SPLITS", 1)
     monkeypatch.setattr(batch_plan, "MAX_PREFILL_TOKENS", 10)  # two batches
     other = parse_mixture("0.5 [L0 RJ] + 0.5 [L0-L1] - 0.2 [L0 L2 RJ]", SHALLOW)
-    assert_fused_equals_eager(make_model(layers=SHALLOW), [SHALLOW_TRIPLE, other], PROMPTS[:2], (DecodingStage(ENDS, 2),))
+    assert_fused_equals_eager(
+        make_model(layers=SHALLOW), [SHALLOW_TRIPLE, other], PROMPTS[:2], (DecodingStage(ENDS, 2),)
+    )
 
 
 def test_fused_pairs_of_mixtures_and_routes_equal_eager_pairs(monkeypatch):
