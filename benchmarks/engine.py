@@ -19,9 +19,9 @@ from macro_routing.evaluation.bench import make_repeat_and_skip_routes, time_joi
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.planted_problem import TRAIN, PlantedProblem, simulate_race_of_draws
-from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.work_items import UnitSizes, group_examples_into_race_units, shuffle_indices_into_units
+from macro_routing.evaluation.scoring_settings import EXACT, NEVER, STATISTICAL, UnitSizes
+from macro_routing.evaluation.work_items import group_examples_into_race_units, shuffle_indices_into_units
 from macro_routing.models import FrozenModel, load_model
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MarkovPolicy, Proposal, Round, Score

@@ -48,6 +48,7 @@ def measure_architecture(
     """One line of the table."""
     standard = Route.standard(len(decoder.weights.layers))
     fused = _time_warm(partial(decode_fused, decoder, [standard], prompts, NEW_TOKENS))
+    decoder.release_memory()  # ``generate`` has the whole device, as it has without the decoder
     batch = find_batch_that_fits(model, prompts)
     batches = [prompts[first : first + batch] for first in range(0, len(prompts), batch)]
     generate = _time_warm(lambda: [generate_texts(model, texts, NEW_TOKENS, static=False) for texts in batches])
@@ -71,7 +72,7 @@ def measure_architecture(
 def find_batch_that_fits(model: Any, prompts: Sequence[Tokens]) -> int:
     """How many texts ``generate`` decodes at once: all of them, or half as often as memory asks for.
 
-    It copies the chosen experts' weights once per text.
+    Where memory ends with a single text, so does this. It copies the chosen experts' weights once per text.
     """
     import torch
 
@@ -80,10 +81,12 @@ def find_batch_that_fits(model: Any, prompts: Sequence[Tokens]) -> int:
         try:
             generate_texts(model, prompts[:batch], NEW_TOKENS, static=False)
         except torch.OutOfMemoryError:
-            torch.cuda.empty_cache()
-            batch = -(-batch // 2)
+            if batch == 1:
+                raise
         else:
             return batch
+        torch.cuda.empty_cache()  # not above, where the error still holds what was allocated
+        batch = -(-batch // 2)
 
 
 def _time_warm(run: Any) -> list[float]:

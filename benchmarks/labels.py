@@ -31,7 +31,8 @@ def measure_labelling(frozen: Any, data_dir: Path | None) -> dict[str, Any]:
     from macro_routing.evaluation.decoding_settings import DecodingSettings
     from macro_routing.evaluation.evaluator import Evaluator
     from macro_routing.evaluation.model_answers import encode_prompts_and_generation_stages
-    from macro_routing.peers.per_example_search import DrLLMSettings, PerExampleSearch
+    from macro_routing.peers.per_example_search import PerExampleSearch
+    from macro_routing.peers.per_example_settings import DrLLMSettings
     from macro_routing.routes import Route, RouteSpace
     from macro_routing.search import ScoringFailure
     from macro_routing.tasks import load_task, make_splits

@@ -21,11 +21,12 @@ import numpy as np
 from benchmarks.record import write_record
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.racing import EXACT, NEVER
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.work_items import UnitSizes, WorkItem
+from macro_routing.evaluation.scoring_settings import EXACT, NEVER, UnitSizes
+from macro_routing.evaluation.work_items import WorkItem
 from macro_routing.models import load_model
-from macro_routing.models.frozen import FrozenModel, LoadOptions
+from macro_routing.models.frozen import FrozenModel
+from macro_routing.models.load_options import LoadOptions
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.routes.mixture import to_mixture
 from macro_routing.search.policy import MarkovPolicy

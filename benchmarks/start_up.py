@@ -5,10 +5,12 @@ python -m benchmarks.start_up EARLIER --gguf FILE --write docs/data/gguf_import.
 python -m benchmarks.start_up EARLIER --demo --write docs/data/demo_time.json
 
 Processor time is given beside wall time, which other processes change. Commands are repeated; the fastest counts. The
-demo begins with a converted model and an empty score store, once.
+demo begins with a converted model and an empty score store, once. Of the help pages of all commands the table has the
+slowest; the record has all of them.
 """
 
 import argparse
+import json
 import os
 import resource
 import shutil
@@ -36,6 +38,16 @@ COMMANDS = {
     "macro chat --help": ["chat", "--help"],
     "macro search --help": ["search", "--help"],
 }
+LIST_COMMANDS = """
+import json, typer.main
+from macro_routing.cli.main import make_cli_app
+def list_paths(group, path=()):
+    for name, command in group.commands.items():
+        yield " ".join((*path, name))
+        if hasattr(command, "commands"):
+            yield from list_paths(command, (*path, name))
+print(json.dumps([*list_paths(typer.main.get_command(make_cli_app()))]))
+"""
 CONVERT = "import sys; from macro_routing.models.catalog import fetch_model_folder; fetch_model_folder(sys.argv[1])"
 
 
@@ -61,10 +73,20 @@ def time_macro(checkout: Path, arguments: list[str]) -> tuple[float, float]:
     return min(time_command(command, checkout, PYTHONPATH=str(checkout / "src")) for _ in range(5))
 
 
+def list_commands(checkout: Path) -> list[str]:
+    """Every command of a checkout, groups and what is in them."""
+    environment = {**os.environ, "PYTHONPATH": str(checkout / "src")}
+    command = [sys.executable, "-c", LIST_COMMANDS]
+    listed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout  # noqa: S603
+    commands: list[str] = json.loads(listed)
+    return commands
+
+
 def time_demo(checkout: Path) -> tuple[float, float]:
     """Time of ``macro demo`` from its start to its report."""
+    from macro_routing.models.built_in import DEFAULT_MODEL
     from macro_routing.models.cache_folder import get_macro_cache_folder
-    from macro_routing.models.catalog import DEFAULT_MODEL, fetch_model_folder
+    from macro_routing.models.catalog import fetch_model_folder
 
     fetch_model_folder(DEFAULT_MODEL)
     with tempfile.TemporaryDirectory() as folder:
@@ -92,12 +114,28 @@ def measure(
     return row
 
 
-def measure_all(
-    earlier: Path, files: list[Path], *, commands: bool, set_up: bool, demo: bool
-) -> Iterator[dict[str, Any]]:
-    """The rows that were asked for."""
-    for name, arguments in COMMANDS.items() if commands else ():
-        yield measure(f"`{name}`", partial(time_macro, earlier, arguments), partial(time_macro, ROOT, arguments))
+def measure_command(earlier: Path, name: str, arguments: list[str]) -> dict[str, Any]:
+    """The row of a command."""
+    return measure(f"`{name}`", partial(time_macro, earlier, arguments), partial(time_macro, ROOT, arguments))
+
+
+def measure_help_pages(earlier: Path) -> list[dict[str, Any]]:
+    """A row for the help of every command that both checkouts have."""
+    known = set(list_commands(earlier))
+    commands = [name for name in list_commands(ROOT) if name in known]
+    return [measure_command(earlier, f"macro {name} --help", [*name.split(), "--help"]) for name in commands]
+
+
+def measure_commands(earlier: Path, pages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Some commands, and the slowest of ``pages``, which are the rows of help pages."""
+    for name, arguments in COMMANDS.items():
+        yield measure_command(earlier, name, arguments)
+    slowest = max(pages, key=lambda page: page["wall"])
+    yield {**slowest, "case": f"slowest help of {len(pages)} commands, {slowest['case']}"}
+
+
+def measure_others(earlier: Path, files: list[Path], *, set_up: bool, demo: bool) -> Iterator[dict[str, Any]]:
+    """The other rows that were asked for."""
     for file in files:
         yield measure(file.name, partial(time_conversion, earlier, file), partial(time_conversion, ROOT, file))
     if demo:
@@ -123,7 +161,10 @@ def main() -> None:
     earlier = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
     files = [file.resolve() for file in arguments.gguf]
     parts = {name: getattr(arguments, name) for name in ("commands", "set_up", "demo")}
-    rows = measure_all(arguments.earlier.resolve(), files, **parts)
+    earlier_checkout = arguments.earlier.resolve()
+    pages = measure_help_pages(earlier_checkout) if arguments.commands else []
+    rows = list(measure_commands(earlier_checkout, pages)) if pages else []
+    rows += measure_others(earlier_checkout, files, set_up=arguments.set_up, demo=arguments.demo)
     flags = [f"--{name.replace('_', '-')}" for name, is_asked in parts.items() if is_asked]
     asked = " ".join([*flags, *["--gguf FILE"] * len(files)])
     write_record(
@@ -132,10 +173,11 @@ def main() -> None:
         config={"before": earlier, "files": [file.name for file in arguments.gguf]},
         seed="none",
         columns=COLUMNS,
-        results=list(rows),
+        results=rows,
         summary={
             "load_average_at_the_end": round(os.getloadavg()[0], 1),
             "threads": os.environ.get("OMP_NUM_THREADS", "as many as cores"),
+            **({"help_pages": pages} if pages else {}),
         },
     )
 

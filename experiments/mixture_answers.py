@@ -15,7 +15,6 @@ compares choices by likelihood. Only direct answers have references.
 
 import argparse
 import time
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -48,9 +47,11 @@ from macro_routing.models import FrozenModel
 from macro_routing.models.mixing import PLAUSIBILITY
 from macro_routing.routes import Route
 from macro_routing.routes.mixture import Mixture, RouteOrMixture
-from macro_routing.search.mixture_controls import DOLA, SKIP_LAYER_CD, list_control_sources
+from macro_routing.search.method_names import DOLA, SKIP_LAYER_CD
+from macro_routing.search.mixture_controls import list_control_sources
 from macro_routing.studies.paired_comparisons import estimate_difference_over_seeds
 from macro_routing.tasks import load_task, make_splits
+from macro_routing.tasks.grading import Grader
 from macro_routing.tasks.task import Example, Task
 
 KEPT = ROOT / "experiments" / "raw" / "mixture_answers.jsonl"
@@ -134,22 +135,27 @@ def count_correct(
     evaluator: Evaluator, routes: Sequence[RouteOrMixture], examples: Sequence[Example]
 ) -> dict[RouteOrMixture, int]:
     """Number of correct written answers."""
-    return {route: sum(one.correct) for route, one in evaluator.evaluate(routes, examples).items()}
+    evaluations = evaluator.evaluate(routes, examples)
+    return {route: sum(evaluation.correct) for route, evaluation in evaluations.items()}
 
 
 def search_grid(evaluator: Evaluator, train: Sequence[Example]) -> dict[str, RouteOrMixture]:
-    """The best mixture of the grid, and the best of every control."""
+    """The best mixture of the grid, and the best of every control: a few by few examples, one of them by all."""
     layers = evaluator.frozen.layers
     grid = list_grid(layers)
     first = count_correct(evaluator, grid, train[:FITTED])
-    best = sorted(grid, key=lambda mixture: -first[mixture])[:BEST]
-    refined = list_other_weights(best)
-    counts = count_correct(evaluator, refined, train[: FITTED + REFITTED])
-    controls = {
-        title: max(list_control_sources(name, layers)[1:], key=lambda source: first[source])
-        for title, name in ((DOLA_TITLE, DOLA), (SKIP_TITLE, SKIP_LAYER_CD))
-    }
-    return {GRID: max(refined, key=lambda mixture: counts[mixture]), **controls}
+
+    def find_best_few(mixtures: Sequence[Mixture]) -> list[Mixture]:
+        return sorted(mixtures, key=lambda mixture: -first[mixture])[:BEST]
+
+    candidates = {GRID: list_other_weights(find_best_few(grid))}
+    for title, name in ((DOLA_TITLE, DOLA), (SKIP_TITLE, SKIP_LAYER_CD)):
+        sources = list_control_sources(name, layers)
+        candidates[title] = find_best_few([source for source in sources if isinstance(source, Mixture)])
+    counts = count_correct(
+        evaluator, [mixture for mixtures in candidates.values() for mixture in mixtures], train[: FITTED + REFITTED]
+    )
+    return {title: max(mixtures, key=lambda mixture: counts[mixture]) for title, mixtures in candidates.items()}
 
 
 # --- references -----------------------------------------------------------------------------------------------------
@@ -165,25 +171,29 @@ def encode_references(frozen: FrozenModel, examples: Sequence[Example]) -> list[
 @torch.no_grad()
 def make_token_items(
     frozen: FrozenModel, prompts: Sequence[Tokens], references: Sequence[Tokens]
-) -> tuple[list[ChoiceItem], list[int]]:
-    """Each token of a reference as a choice among plausible ones, where it is plausible itself, and its index."""
-    items, answers = [], []
-    for prompt, reference in zip(prompts, references, strict=True):
+) -> tuple[list[ChoiceItem], list[int], list[int]]:
+    """Each token of a reference as a choice among plausible ones, where it is plausible itself.
+
+    With the choices come the index of the reference's token among them, and the example.
+    """
+    items, answers, examples = [], [], []
+    for example, (prompt, reference) in enumerate(zip(prompts, references, strict=True)):
         ids = torch.tensor([[*prompt, *reference[:-1]]], device=frozen.model.device)
         log_probs = frozen.model(ids, use_cache=False, logits_to_keep=len(reference)).logits[0].float().log_softmax(-1)
-        for place, (token, row) in enumerate(zip(reference, log_probs, strict=True)):
+        for position, (token, row) in enumerate(zip(reference, log_probs, strict=True)):
             plausible = torch.nonzero(row >= row.max() + np.log(PLAUSIBILITY))[:, 0].tolist()
             if token in plausible and len(plausible) > 1:
-                items.append(ChoiceItem((*prompt, *reference[:place]), tuple((one,) for one in plausible)))
+                items.append(ChoiceItem((*prompt, *reference[:position]), tuple((choice,) for choice in plausible)))
                 answers.append(plausible.index(token))
-    return items, answers
+                examples.append(example)
+    return items, answers, examples
 
 
 def fit_to_references(
     frozen: FrozenModel, routes: Sequence[Route], prompts: Sequence[Tokens], references: Sequence[Tokens], seed: int
 ) -> list[Mixture]:
     """Mixtures of 2, 3, … routes, the first of ``routes`` among them; none where no token is a choice."""
-    items, answers = make_token_items(frozen, prompts, references)
+    items, answers, examples = make_token_items(frozen, prompts, references)
     if not items:
         return []
     scored = score_choices_for_routes(frozen.model, routes, items)
@@ -191,7 +201,7 @@ def fit_to_references(
     for row, route in zip(scores, routes, strict=True):
         for cells, values in zip(row, scored[route], strict=True):
             cells[: len(values)] = values
-    path = choose_members(scores, np.array(answers), MAX_MEMBERS, seed)
+    path = choose_members(scores, np.array(answers), MAX_MEMBERS, seed, groups=np.array(examples))
     return [make_mixture(routes, members.indices, members.weights) for members in path[1:]]
 
 
@@ -221,10 +231,21 @@ def sample_answers(
     return [grade_texts(frozen, task, examples, sample) for sample in texts]
 
 
-def vote(samples: Sequence[ExampleOutcome]) -> ExampleOutcome:
-    """The sample with the most common answer, the earliest of equally common ones."""
-    counts = Counter(sample.prediction for sample in samples)
-    return max(samples, key=lambda sample: counts[sample.prediction])
+def vote(grader: Grader, example: Example, samples: Sequence[ExampleOutcome]) -> ExampleOutcome:
+    """The sample with the most common answer, the earliest of equally common ones.
+
+    Answers are equal where the grader takes one for the other; a text without an answer has no vote.
+    """
+    answered = [sample for sample in samples if sample.prediction] or samples
+
+    def count_votes(sample: ExampleOutcome) -> int:
+        return sum(
+            other.prediction == sample.prediction
+            or grader(other.prediction, sample.prediction, example.choices).correct
+            for other in answered
+        )
+
+    return max(answered, key=count_votes)
 
 
 # --- running --------------------------------------------------------------------------------------------------------
@@ -252,8 +273,11 @@ def run_setting(arguments: argparse.Namespace, setting: str, seed: int, frozen: 
         answers = answer_in_every_way(evaluator, splits.train, test, seed)
     seconds = time.perf_counter() - start
 
-    def average(name: str, answer: Answers) -> float:
-        return float(np.mean([getattr(outcome, name) for outcome in answer.outcomes]))
+    def average(name: str) -> dict[str, float]:
+        return {
+            way: float(np.mean([getattr(outcome, name) for outcome in answer.outcomes]))
+            for way, answer in answers.items()
+        }
 
     return {
         "model": Path(frozen.name).name,
@@ -265,13 +289,13 @@ def run_setting(arguments: argparse.Namespace, setting: str, seed: int, frozen: 
         "seconds": seconds,
         "verdict": answers[GRID].text,
         "examples": [example.id for example in test],
-        "right": {way: pack_verdicts(one.correct for one in answer.outcomes) for way, answer in answers.items()},
+        "right": {
+            way: pack_verdicts(outcome.correct for outcome in answer.outcomes) for way, answer in answers.items()
+        },
         "routes": {way: answer.text for way, answer in answers.items()},
         "costs": {way: answer.cost for way, answer in answers.items()},
-        "truncated": {way: float(np.mean([one.truncated for one in a.outcomes])) for way, a in answers.items()},
-        "tokens": {
-            way: float(np.mean([one.generated_token_count for one in a.outcomes])) for way, a in answers.items()
-        },
+        "truncated": average("truncated"),
+        "tokens": average("generated_token_count"),
     }
 
 
@@ -295,7 +319,10 @@ def answer_in_every_way(
         for way, route in routes.items()
     }
     sampled = sample_answers(frozen, evaluator.task, test, decoding, seed)
-    voted = [vote(samples) for samples in zip(*sampled, strict=True)]
+    voted = [
+        vote(evaluator.task.grader, example, samples)
+        for example, samples in zip(test, zip(*sampled, strict=True), strict=True)
+    ]
     return {**answers, SELF_CONSISTENCY: Answers(f"{SAMPLES} samples of the standard pass", SAMPLES, voted)}
 
 

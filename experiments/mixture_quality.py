@@ -2,14 +2,17 @@
 
     python -m experiments.mixture_quality MODEL --runs FOLDER [--amateur SMALLER_MODEL] [--data-dir FOLDER]
         [--minutes 20] [--only sciq] [--seeds 1,2] [--share 0.1] [--kept FILE]
-    python -m experiments.mixture_quality [--write docs/data/mixture_quality.json]
+    python -m experiments.mixture_quality [--max-cost 3] [--write docs/data/mixture_quality.json]
 
 The first runs what is missing and keeps a line a search; the second makes the tables of what is kept. Tasks, seeds,
-budget and ``--max-cost 3`` are those of docs/results/search_protocol.md. Controls learn from the same training examples
+budget and ``--max-cost`` are those of docs/results/search_protocol.md; searches of the first round, with
+``--max-cost 2``, are never mixed with those of the second. Controls learn from the same training examples
 as the mixture, and the best of them is the one with the highest training accuracy.
 """
 
 import argparse
+import json
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -32,21 +35,16 @@ from experiments.kept_searches import (
     write_kept_record,
 )
 from experiments.method_comparison import BUDGET, SEEDS, is_selected, make_parser
+from macro_routing.errors import RunError
 from macro_routing.evaluation.mixture_weights import fit_mixture_of_all
 from macro_routing.evaluation.statistics import holm_correction
 from macro_routing.routes.mixture import Mixture, RouteOrMixture, parse_mixture
-from macro_routing.search.mixture_controls import (
-    CONTRASTIVE,
-    DOLA,
-    PMI,
-    READOUTS,
-    ROUTE_AVERAGE,
-    SKIP_LAYER_CD,
-)
+from macro_routing.search.method_names import CONTRASTIVE, DOLA, PMI, READOUTS, ROUTE_AVERAGE, SKIP_LAYER_CD
 
 KEPT = ROOT / "experiments" / "raw" / "mixture_quality.jsonl"
 TASKS = ("sciq", "arc_easy", "openbookqa", "medqa", "mmlu_pro")
-MAX_COST = 3.0
+MAX_COST, FIRST_MAX_COST = 3.0, 2.0
+"""Of the second round, and of the first one, whose lines do not say it."""
 STANDARD, SINGLE, RETURNED, FITTED, BEST_CONTROL = "standard", "single", "returned", "fitted", "best control"
 CONTROLS = {
     "PMI": PMI,
@@ -92,7 +90,8 @@ COMPARED = (
 def list_missing(arguments: argparse.Namespace, frozen: Any) -> Iterator[Job]:
     """Searches that are not kept yet."""
     name = Path(frozen.name).name
-    done = {(line["model"], line["task"], line["seed"]) for line in read_kept(arguments.kept)}
+    kept = read_round(arguments.kept, arguments.max_cost)
+    done = {(line["model"], line["task"], line["seed"]) for line in kept}
     tasks = arguments.only.split(",") if arguments.only else TASKS
     for seed in SEEDS:
         for task in tasks:
@@ -113,10 +112,11 @@ def run_setting(arguments: argparse.Namespace, task: str, seed: int, frozen: Any
         budget=arguments.budget,
         data={"data_dir": str(arguments.data_dir)} if arguments.data_dir else {},
         decoding={"mode": "likelihood"},
-        decision={"max_cost": MAX_COST},
+        decision={"max_cost": arguments.max_cost},
     )
-    folder = arguments.runs / f"{Path(task).stem}-{seed}"
-    store = folder.with_suffix(".sqlite")
+    name = f"{Path(frozen.name).name}-{Path(task).stem}-{seed}-cost-{arguments.max_cost:g}"
+    folder = arguments.runs / name
+    store = arguments.runs / f"{name}.sqlite"
     start = time.perf_counter()
     result = run_or_resume(config, folder, frozen, store)
     seconds = time.perf_counter() - start
@@ -131,6 +131,8 @@ def run_setting(arguments: argparse.Namespace, task: str, seed: int, frozen: Any
     return {
         "task": task,
         "seed": seed,
+        "max_cost": arguments.max_cost,
+        "budget": arguments.budget,
         "seconds": seconds,
         "routes": {**{name: str(route) for name, route in routes.items()}, BEST_CONTROL: best},
         "lengths": {RETURNED: result.best_route.length, FITTED: routes[FITTED].length},
@@ -139,10 +141,14 @@ def run_setting(arguments: argparse.Namespace, task: str, seed: int, frozen: Any
 
 
 def run_or_resume(config: Any, folder: Path, frozen: Any, store: Path) -> Any:
-    """The result of a search; one that was interrupted goes on."""
+    """The result of a search; one that was interrupted goes on. A folder with another configuration is refused."""
+    from macro_routing.runs.folder import RUN, RunFolder
     from macro_routing.runs.prepare import resume_run, run_search
 
     if folder.exists():
+        begun_with = RunFolder.open(folder).read_json(RUN)["config"]["given"]
+        if begun_with != json.loads(json.dumps(config.to_toml_tables())):
+            raise RunError(f"{folder} is a run with other settings; move it away")
         return resume_run(folder, frozen=frozen, store=store)
     return run_search(config, folder, frozen=frozen, store=store)
 
@@ -195,6 +201,11 @@ def run_controls(
         yield name, TestedControl([*answers.values()], result.training_accuracy)
 
 
+def read_round(kept: Path, max_cost: float) -> list[Line]:
+    """The kept searches of one round of the protocol."""
+    return [line for line in read_kept(kept) if line.get("max_cost", FIRST_MAX_COST) == max_cost]
+
+
 def group_by_setting(lines: Sequence[Line]) -> dict[tuple[str, str], list[Line]]:
     """The seeds of every model and task."""
     groups: dict[tuple[str, str], list[Line]] = {}
@@ -203,10 +214,10 @@ def group_by_setting(lines: Sequence[Line]) -> dict[tuple[str, str], list[Line]]
     return groups
 
 
-def make_rows(kept: Path) -> list[Line]:
+def make_rows(lines: Sequence[Line]) -> list[Line]:
     """A line per model and task: accuracy of the standard pass, differences to it of the others."""
     rows = []
-    for (model, task), same in sorted(group_by_setting(read_kept(kept)).items()):
+    for (model, task), same in sorted(group_by_setting(lines).items()):
         accuracy = np.mean([np.mean(list(read_correct(line, STANDARD).values())) for line in same])
         row: Line = {"setting": f"{model}, {task}", STANDARD: 100 * float(accuracy), "seeds": len(same)}
         for name in (SINGLE, RETURNED, FITTED, BEST_CONTROL, *CONTROLS, PMI_AND_MIXTURE):
@@ -218,11 +229,11 @@ def make_rows(kept: Path) -> list[Line]:
     return rows
 
 
-def make_summary_rows(kept: Path) -> list[Line]:
+def make_summary_rows(lines: Sequence[Line]) -> list[Line]:
     """Mean differences over all models and tasks."""
     from macro_routing.studies.paired_comparisons import estimate_difference_over_seeds
 
-    groups = group_by_setting(read_kept(kept)).values()
+    groups = group_by_setting(lines).values()
     rows: list[Line] = []
     for name, other in COMPARED if groups else ():
         pairs = [[(read_correct(line, other), read_correct(line, name)) for line in same] for same in groups]
@@ -238,17 +249,21 @@ def main() -> None:
     """Run, or collect."""
     parser = make_parser(__doc__, "runs/mixture_quality", KEPT)
     parser.add_argument("--budget", type=int, default=BUDGET)
+    parser.add_argument("--max-cost", type=float, default=MAX_COST, help="of the round that is run or tabulated")
     parser.add_argument("--amateur", help="a smaller model with the same tokenizer, as a control")
     arguments = parser.parse_args()
     run_missing(arguments, RETURNED, list_missing)
-    rows, summary = make_rows(arguments.kept), make_summary_rows(arguments.kept)
+    lines = read_round(arguments.kept, arguments.max_cost)
+    rows, summary = make_rows(lines), make_summary_rows(lines)
     print_rows([*rows, *summary])
+    if arguments.write and not lines:
+        sys.exit(f"no search with --max-cost {arguments.max_cost:g} is kept")
     if arguments.write:
-        lines = read_kept(arguments.kept)
+        (budget,) = {line.get("budget", BUDGET) for line in lines}
         other = arguments.write.with_name(f"{arguments.write.stem}_summary.json")
         for path, columns, table in ((arguments.write, COLUMNS, rows), (other, SUMMARY, summary)):
             write_kept_record(
-                path, "experiments.mixture_quality", lines, columns, table, budget=BUDGET, max_cost=MAX_COST
+                path, "experiments.mixture_quality", lines, columns, table, budget=budget, max_cost=arguments.max_cost
             )
 
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from benchmarks.record import write_record
 from macro_routing.evaluation.planted_problem import PlantedProblem, PlantedResult, solve_planted
-from macro_routing.evaluation.racing import EXACT
+from macro_routing.evaluation.scoring_settings import EXACT
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import (
     MacroSearch,

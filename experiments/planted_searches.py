@@ -38,9 +38,11 @@ from macro_routing.routes.route import Route
 from macro_routing.search.decision_settings import DecisionSettings
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.guided_settings import GuidedSettings
-from macro_routing.search.macro import MacroSearch, MacroSettings, RestartedSearch
-from macro_routing.search.random_search import RandomSearch, RandomSettings
-from macro_routing.search.rys import BlockSweep, BlockSweepSettings
+from macro_routing.search.macro import MacroSearch, RestartedSearch
+from macro_routing.search.policy_settings import MacroSettings, RandomSettings
+from macro_routing.search.random_search import RandomSearch
+from macro_routing.search.rys import BlockSweep
+from macro_routing.search.rys_settings import BlockSweepSettings
 from macro_routing.search.searcher import Searcher
 
 PAPER = MacroSettings(final_set="raw")

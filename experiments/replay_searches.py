@@ -23,7 +23,8 @@ from macro_routing.routes.space import RouteSpace
 from macro_routing.search.decision_settings import DecisionSettings
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.guided_settings import GuidedSettings
-from macro_routing.search.rys import BlockSweep, BlockSweepSettings
+from macro_routing.search.rys import BlockSweep
+from macro_routing.search.rys_settings import BlockSweepSettings
 
 BUDGET_PER_EXAMPLE = 43.5
 COLUMNS = {

@@ -19,13 +19,14 @@ from macro_routing.deploy.gguf_export import ARCHITECTURES as GGUF_ARCHITECTURES
 from macro_routing.deploy.vllm.hf_overrides import ARCHITECTURES as VLLM_ARCHITECTURES
 from macro_routing.engine.fused.support import SUPPORTED_MODEL_TYPES as FUSED_ARCHITECTURES
 from macro_routing.evaluation import smallest_detectable_gain
-from macro_routing.models.catalog import BUILT_IN_MODELS
+from macro_routing.models.built_in import BUILT_IN_MODELS
 from macro_routing.models.support import SUPPORTED_ARCHITECTURES
 from macro_routing.routes import parse_route
 from macro_routing.routes.route_file import RouteFile
 from macro_routing.routes.space import RouteSpace
 from macro_routing.runs import folder as run_folder
-from macro_routing.runs.config import RunConfig, SpaceSettings, make_run_config
+from macro_routing.runs.config import RunConfig, make_run_config
+from macro_routing.runs.config_tables import SpaceSettings
 from macro_routing.runs.methods import MACRO, METHODS
 from macro_routing.settings import get_field_options
 from macro_routing.tasks.benchmarks import BENCHMARKS, CONTAMINATED_PAIRS

@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from macro_routing.lazy_imports import make_lazy_imports
-from macro_routing.version import __version__
 
 if TYPE_CHECKING:
     from macro_routing.deploy.route_loading import load_route
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from macro_routing.routes.route import Program, Route
     from macro_routing.runs.prepare import search_routes
     from macro_routing.tasks.catalog import load_task
+    from macro_routing.version import __version__
 
 __all__ = [
     "Mixture",
@@ -45,6 +45,7 @@ __getattr__, __dir__ = make_lazy_imports(
         "Mixture": "routes.mixture",
         "Program": "routes.route",
         "Route": "routes.route",
+        "__version__": "version",
         "apply_route": "models.routing",
         "evaluate": "evaluation.evaluator",
         "load_model": "models.frozen",

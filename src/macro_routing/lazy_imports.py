@@ -14,6 +14,6 @@ def make_lazy_imports(package: str, modules: Mapping[str, str]) -> tuple[Callabl
         return getattr(importlib.import_module(f"{package}.{modules[name]}"), name)
 
     def list_importable_names() -> list[str]:
-        return sorted(modules)
+        return sorted(name for name in modules if not name.startswith("__"))
 
     return import_lazy_attribute, list_importable_names

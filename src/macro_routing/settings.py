@@ -124,6 +124,11 @@ def check_number(
         raise SettingsError(f"{name} = {shorten_value(value)} is not allowed: it must be {allowed}")
 
 
+def check_seed(seed: int) -> None:
+    """Reject seeds that do not fit one word of the name of a random stream, where two streams could become one."""
+    check_integer("seed", seed, minimum=0, maximum=2**32 - 1)
+
+
 def check_boolean(name: str, value: object) -> None:
     """Reject ``value`` unless it is true or false."""
     if not isinstance(value, bool):

@@ -37,6 +37,15 @@ def test_generate_decodes_fewer_texts_at_once_where_memory_ends(monkeypatch):
     assert find_batch_that_fits(None, range(2)) == 2
 
 
+def test_a_single_text_that_does_not_fit_ends_the_measurement(monkeypatch):
+    def generate(*_, **__):
+        raise torch.OutOfMemoryError
+
+    monkeypatch.setattr(fused_architectures, "generate_texts", generate)
+    with pytest.raises(torch.OutOfMemoryError):
+        find_batch_that_fits(None, range(9))
+
+
 def test_the_roofline_of_experts_reads_those_that_some_row_chooses():
     layer = fuse_weights(tiny_model("mixtral", head_dim=32)).layers[0]  # 2 of 4 experts
     attention = sum(linear.weight.nbytes for linear in (layer.qkv, layer.attention_out))

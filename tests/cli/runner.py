@@ -34,28 +34,39 @@ def run(*arguments, status=0, stdin=None, code=None, cwd=None, environment=ENVIR
             command, capture_output=True, text=True, input=stdin, env=environment, cwd=cwd, check=False, timeout=SECONDS
         )
     else:
-        done = _forked(command, stdin, cwd)
+        done = _forked(command, {"arguments": command[len(PROGRAM) :], "script": None}, stdin, cwd)
     assert done.returncode == status, f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 
 
-def _forked(command, stdin, cwd):
+def run_script(path, cwd):
+    """Run a file of Python with the heavy libraries loaded already, and insist that it ends well."""
+    command = [sys.executable, str(path)]
+    if CAN_FORK:
+        done = _forked(command, {"arguments": [], "script": str(path)}, None, cwd)
+    else:
+        done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, cwd=cwd, check=False)
+    assert done.returncode == 0, f"{path} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def _forked(command, order, stdin, cwd):
     with contextlib.ExitStack() as opened:
         streams = [opened.enter_context(tempfile.TemporaryFile("w+")) for _ in range(3)]
         streams[0].write(stdin or "")
         streams[0].seek(0)
-        status = _ended(_warm_python(), command[len(PROGRAM) :], cwd, streams)
+        status = _ended(_warm_python(), order, cwd, streams)
         for stream in streams[1:]:
             stream.seek(0)
         return subprocess.CompletedProcess(command, status, *(stream.read() for stream in streams[1:]))
 
 
-def _ended(server, arguments, cwd, streams):
+def _ended(server, order, cwd, streams):
     """The exit status, negative for a signal; as with subprocess, nothing that is given up on goes on."""
-    order = json.dumps({"arguments": arguments, "cwd": str(cwd or Path.cwd())}).encode()
+    request = json.dumps({**order, "cwd": str(cwd or Path.cwd())}).encode()
     server.connection.settimeout(SECONDS)
     try:
-        socket.send_fds(server.connection, [order], [stream.fileno() for stream in streams])
+        socket.send_fds(server.connection, [request], [stream.fileno() for stream in streams])
         answer = server.connection.recv(100)
     except BaseException:
         # The answer may still be on its way, and the next command would take it for its own: nobody may ask this

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from macro_routing.cli.search import print_run_result
+from macro_routing.cli.run_result import print_run_result
 from macro_routing.errors import SettingsError
 from macro_routing.runs.result import RunResult
 from tests.cli.runner import ENVIRONMENT, run, shell_status

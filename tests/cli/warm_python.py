@@ -1,4 +1,4 @@
-"""A Python that has loaded the heavy libraries once and becomes, in a fork, each command it is asked for.
+"""A Python that has loaded the heavy libraries once and becomes, in a fork, each command or script it is asked for.
 
 The fork leaves the loop below and goes on as ``python -m macro_routing.cli.main`` would: it runs the module as
 ``__main__`` and ends as Python ends, with its own exit status, tracebacks, threads and exit handlers. That is why this
@@ -29,7 +29,7 @@ LONGEST = 1 << 20
 
 
 def next_command(caller):
-    """The arguments of a command, in the process that is to run it; its folder and its three streams are set."""
+    """What is to be run, in the process that is to run it; its folder and its three streams are set."""
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the command; this one ends with its caller
     while True:
         request, streams, *_ = socket.recv_fds(caller, LONGEST, 3)
@@ -48,7 +48,7 @@ def next_command(caller):
         order = json.loads(request)
         os.chdir(order["cwd"])
         sys.path[0] = str(Path.cwd())  # as python -m does
-        return order["arguments"]
+        return order
 
 
 def leave(ended):
@@ -71,9 +71,13 @@ if __name__ == "__main__":
     gc.freeze()  # else each fork would look through all of them, and copy them by that
     # A fork has only the thread that forked; a lock that another one holds would never be opened in it.
     assert len(list(Path("/proc/self/task").iterdir())) == 1, "a library started a thread when it was imported"
-    sys.argv[1:] = next_command(socket.socket(fileno=int(sys.argv[1])))
+    order = next_command(socket.socket(fileno=int(sys.argv[1])))
     try:
-        runpy.run_module("macro_routing.cli.main", run_name="__main__", alter_sys=True)
+        if order["script"]:
+            runpy.run_path(order["script"], run_name="__main__")
+        else:
+            sys.argv[1:] = order["arguments"]
+            runpy.run_module("macro_routing.cli.main", run_name="__main__", alter_sys=True)
     except SystemExit as stop:  # all other ends are left to Python
         if stop.code is None or isinstance(stop.code, int):
             ended.append((stop.code or 0) & 0xFF)

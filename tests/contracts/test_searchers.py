@@ -7,7 +7,8 @@ import pytest
 
 from macro_routing.errors import SettingsError
 from macro_routing.routes import Route, RouteSpace
-from macro_routing.runs.methods import METHODS, MethodInputs
+from macro_routing.runs.methods import METHODS
+from macro_routing.runs.search_building import MethodInputs, build_search
 from macro_routing.search import MacroSettings, Score, ScoringFailure, Searcher, load_state, save_state
 from macro_routing.search.method_names import METHOD_NAMES
 from macro_routing.search.tree_search import TreeSearch
@@ -40,8 +41,8 @@ def build(name, seed, **settings):
     settings = METHODS[name].settings(**{**SETTINGS.get(name, {}), **settings})
     budget = BUDGETS.get(name, 3000)
     influence = [0.5, 0.1, 0.4, 0.2, 0.6, 0.3, 0.7, 0.9]
-    return METHODS[name].build(
-        MethodInputs(SPACE, EXAMPLES, EXAMPLES, budget, seed, settings, MacroSettings(), lambda: influence)
+    return build_search(
+        name, MethodInputs(SPACE, EXAMPLES, EXAMPLES, budget, seed, settings, MacroSettings(), lambda: influence)
     )
 
 
@@ -225,8 +226,8 @@ def test_tree_searches_are_repeatable_and_stay_within_their_plan(name):
 @pytest.mark.parametrize("name", CONTROLS)
 def test_a_control_learns_on_the_examples_of_the_guided_search(name):
     control, again, other = (build(name, seed) for seed in (3, 3, 4))
-    guided = METHODS["guided"].build(
-        MethodInputs(SPACE, EXAMPLES, EXAMPLES, 3000, 3, control.settings, MacroSettings(), list)
+    guided = build_search(
+        "guided", MethodInputs(SPACE, EXAMPLES, EXAMPLES, 3000, 3, control.settings, MacroSettings(), list)
     )
     assert control.searched_examples == guided.searched_examples
     assert control.identity == again.identity != other.identity

@@ -11,7 +11,8 @@ from macro_routing.deploy.export_common import open_exportable_model
 from macro_routing.deploy.vllm.hf_overrides import ARCHITECTURES, make_route_overrides
 from macro_routing.models import apply_route, load_model
 from macro_routing.models.chat import encode_messages
-from macro_routing.models.frozen import LoadOptions, load_tokenizer
+from macro_routing.models.frozen import load_tokenizer
+from macro_routing.models.load_options import LoadOptions
 from macro_routing.routes import parse_route
 from macro_routing.routes.mixture import to_mixture
 from macro_routing.routes.notation import parse_route_or_mixture

@@ -49,7 +49,8 @@ def _assert_fused_equals_eager(model, prompts, stages=STAGES, routes=ROUTES):
 @pytest.mark.parametrize("name", ["llama", "qwen2", "qwen3"])
 def test_texts_equal_those_of_the_eager_path(name, monkeypatch):
     monkeypatch.setattr(model_runner, "_MAX_SPLITS", 1)
-    texts = _assert_fused_equals_eager(tiny_model(name, **HEADS), PROMPTS[:2])
+    routes = [parse_route(text, 3) for text in ("L0-L2 L1(+h-2) L2(-0.25h-1) RJ", "L0 L2 RJ")]
+    texts = _assert_fused_equals_eager(_shallow_model(name), PROMPTS[:2], routes=routes)
     assert any(text.truncated for rows in texts.values() for row in rows for text in row)
 
 
@@ -157,10 +158,10 @@ def test_a_common_prefix_several_batches_and_split_attention(monkeypatch):
     monkeypatch.setattr(model_runner, "_MAX_SPLITS", 2)
     monkeypatch.setattr(batch_plan, "MAX_PREFILL_TOKENS", 60)
     _assert_fused_equals_eager(
-        tiny_model("qwen2", **HEADS),
+        _shallow_model("qwen2"),
         [(*COMMON_PREFIX, *prompt) for prompt in PROMPTS[:3]],
         (DecodingStage(ENDS, 2),),
-        ROUTES[:1],
+        [parse_route("L0-L2 L1(+h-2) L2(-0.25h-1) RJ", 3)],
     )
 
 

@@ -27,13 +27,12 @@ TWO = (DecodingStage(ENDS, 6, (50, 51)), DecodingStage(ENDS, 4))
 STANDARD, SKIP = Route.standard(LAYERS), parse_route("L0 L2 RJ", LAYERS)
 PAIR = parse_mixture("1.7 [L0 RJ] - 0.7 [L0 L2 RJ]", LAYERS)
 TRIPLE = parse_mixture("[L0-L3 L1(+h-2) RJ] + 0.4 [L0-L2] - 0.5 [L0 RJ]", LAYERS)
-BACKWARDS = parse_mixture("- 1 [L0 RJ]", LAYERS)
 HEADS = {"head_dim": 32}
 
 
 @cache
-def make_model(name="llama"):
-    return tiny_model(name, **HEADS)
+def make_model(name="llama", layers=LAYERS):
+    return tiny_model(name, **HEADS, num_hidden_layers=layers)
 
 
 def choose_next_token(members, mixture, ids):
@@ -119,6 +118,13 @@ def test_pairs_of_mixtures_and_routes_are_generated_as_one_by_one():
 # --- fused --------------------------------------------------------------------------------------------------------
 
 
+SHALLOW = 3
+"""Layers of the models here: interpreted kernels take long."""
+SHALLOW_PAIR = parse_mixture("1.7 [L0 RJ] - 0.7 [L0 L2 RJ]", SHALLOW)
+SHALLOW_TRIPLE = parse_mixture("[L0-L2 L1(+h-2) RJ] + 0.4 [L0-L1] - 0.5 [L0 RJ]", SHALLOW)
+SHALLOW_BACKWARDS = parse_mixture("- 1 [L0 RJ]", SHALLOW)
+
+
 def assert_fused_equals_eager(model, routes, prompts, stages):
     request, decoder = GenerationRequest(stages), FusedDecoder(model, graphs=False)
     expected = generate_for_routes(model, routes, prompts, request)
@@ -127,13 +133,15 @@ def assert_fused_equals_eager(model, routes, prompts, stages):
 
 
 @pytest.mark.parametrize(
-    ("name", "mixture"), [("llama", PAIR), ("qwen2", BACKWARDS), ("qwen3", TRIPLE)], ids=["llama", "qwen2", "qwen3"]
+    ("name", "mixture"),
+    [("llama", SHALLOW_PAIR), ("qwen2", SHALLOW_BACKWARDS), ("qwen3", SHALLOW_TRIPLE)],
+    ids=["llama", "qwen2", "qwen3"],
 )
 def test_fused_texts_equal_eager_texts(name, mixture, monkeypatch):
     monkeypatch.setattr(model_runner, "_MAX_SPLITS", 1)
     monkeypatch.setattr(model_runner, "_VOCABULARY_BLOCK", 64)  # two blocks
     stages = (DecodingStage(ENDS, 3, (50, 51)), DecodingStage(ENDS, 2))
-    texts, decoder = assert_fused_equals_eager(make_model(name), [mixture], PROMPTS[:2], stages)
+    texts, decoder = assert_fused_equals_eager(make_model(name, SHALLOW), [mixture], PROMPTS[:2], stages)
     assert any(text.truncated for row in texts[mixture] for text in row)
     first, *others = decoder.runner.token_log[:, : 2 * len(mixture.members)].split(2, dim=1)
     assert all(torch.equal(log, first) for log in others)  # every member gets the chosen tokens
@@ -144,15 +152,18 @@ def test_logits_of_a_mixture_are_never_split(monkeypatch):
     monkeypatch.setattr(model_runner, "_LOGIT_ROWS", 8)  # two mixtures of three routes, and two rows of padding
     monkeypatch.setattr(model_runner, "_MAX_SPLITS", 1)
     monkeypatch.setattr(batch_plan, "MAX_PREFILL_TOKENS", 10)  # two batches
-    other = parse_mixture("0.5 [L0 RJ] + 0.5 [L0-L3] - 0.2 [L0 L2 RJ]", LAYERS)
-    assert_fused_equals_eager(make_model(), [TRIPLE, other], PROMPTS[:2], (DecodingStage(ENDS, 2),))
+    other = parse_mixture("0.5 [L0 RJ] + 0.5 [L0-L1] - 0.2 [L0 L2 RJ]", SHALLOW)
+    assert_fused_equals_eager(
+        make_model(layers=SHALLOW), [SHALLOW_TRIPLE, other], PROMPTS[:2], (DecodingStage(ENDS, 2),)
+    )
 
 
 def test_fused_pairs_of_mixtures_and_routes_equal_eager_pairs(monkeypatch):
     monkeypatch.setattr(batch_plan, "MAX_SEQUENCES", 3)  # several groups
     monkeypatch.setattr(model_runner, "_MAX_SPLITS", 1)
-    model, request = make_model(), GenerationRequest((DecodingStage(ENDS, 1),))
-    pairs = list(zip([PAIR, SKIP, BACKWARDS, PAIR], PROMPTS, strict=True))
+    model, request = make_model(layers=SHALLOW), GenerationRequest((DecodingStage(ENDS, 1),))
+    skip = parse_route("L0 L2 RJ", SHALLOW)
+    pairs = list(zip([SHALLOW_PAIR, skip, SHALLOW_BACKWARDS, SHALLOW_PAIR], PROMPTS, strict=True))
     actual = generate_for_pairs(model, pairs, request, FusedDecoder(model, graphs=False))
     assert actual == generate_for_pairs(model, pairs, request)
 

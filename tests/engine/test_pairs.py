@@ -14,7 +14,7 @@ from macro_routing.engine.route_generation import generate_for_pairs, generate_f
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.work_items import UnitSizes
+from macro_routing.evaluation.scoring_settings import UnitSizes
 from macro_routing.models import apply_route
 from macro_routing.routes import parse_route
 from tests.engine.test_generation import PROMPTS
@@ -40,10 +40,12 @@ def test_pairs_are_generated_as_one_by_one():
 
 
 def test_fused_pairs_equal_eager_pairs(monkeypatch):
-    model = tiny_model("llama", head_dim=32)
+    model = tiny_model("llama", head_dim=32, num_hidden_layers=3)  # interpreted kernels take long
     monkeypatch.setattr(batch_plan, "MAX_SEQUENCES", 3)  # several groups
     decoder = FusedDecoder(model, graphs=False)
-    pairs, stages = PAIRS, (DecodingStage(ENDS, 2),)  # interpreted kernels take long
+    routes = [parse_route(text, 3) for text in ("L0-L2 L1(+h-2) RJ", "L0 L2 RJ", "L0 RJ")]
+    pairs = [(routes[index % len(routes)], prompt) for index, prompt in enumerate(PROMPTS)]
+    stages = (DecodingStage(ENDS, 2),)
     with torch.no_grad():
         actual = generate_for_pairs(model, pairs, GenerationRequest(stages), decoder)
         assert actual == _generate_one_by_one(model, pairs, stages)

@@ -12,13 +12,9 @@ from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.model_answers import answer_examples
 from macro_routing.evaluation.outcomes import ExampleOutcome
-from macro_routing.evaluation.racing import NEVER
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.work_items import (
-    UnitSizes,
-    group_examples_into_race_units,
-    split_examples_into_work_units,
-)
+from macro_routing.evaluation.scoring_settings import NEVER, UnitSizes
+from macro_routing.evaluation.work_items import group_examples_into_race_units, split_examples_into_work_units
 from macro_routing.models import load_model
 from macro_routing.models.routing import apply_route
 from macro_routing.routes import Route, RouteSpace, parse_route

@@ -194,6 +194,19 @@ def test_the_number_of_members_is_chosen_by_cross_validation():
     assert [one.indices for one in choose_members(noise, answers[:200], 4, seed=0)] == [(0,)]
 
 
+def test_examples_of_a_group_are_in_the_same_fold():
+    """Copies of an example in two folds would confirm what was only fitted to them."""
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(12, 40, 4))
+    answers = rng.integers(0, 4, 40)
+    noise[0, np.arange(40), answers] += 1.0
+    copies, same, groups = np.repeat(noise, 10, axis=1), np.repeat(answers, 10), np.repeat(np.arange(40), 10)
+    assert len(choose_members(copies, same, 4, seed=0)) > 1
+    assert len(choose_members(copies, same, 4, seed=0, groups=groups)) == 1
+    few = choose_members(copies[:, :30], same[:30], 4, seed=0, groups=groups[:30])  # fewer groups than folds
+    assert few[0].indices == (0,)
+
+
 def make_evaluations(scores, answers, sizes):
     """Evaluations of the standard pass, a late skip, an early skip and a repeat with these scores per byte."""
     texts = ["L0 RJ", "L0-L3 L5 RJ", "L0 L2 RJ", "L0-L2 L2 RJ"]

@@ -7,14 +7,8 @@ from hypothesis import strategies as st
 
 from macro_routing.errors import SettingsError
 from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
-from macro_routing.evaluation.racing import (
-    EXACT,
-    NEVER,
-    STATISTICAL,
-    RaceStanding,
-    find_routes_still_racing,
-    race_routes,
-)
+from macro_routing.evaluation.racing import RaceStanding, find_routes_still_racing, race_routes
+from macro_routing.evaluation.scoring_settings import EXACT, NEVER, STATISTICAL
 from macro_routing.routes import RouteSpace, parse_route
 from macro_routing.search import MacroSearch, MacroSettings, MarkovPolicy, Score, ScoringFailure, StoppedScore
 from macro_routing.search.macro import select_elite

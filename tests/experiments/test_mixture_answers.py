@@ -25,6 +25,8 @@ from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.model_answers import answer_examples, encode_prompts
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.routes.mixture import parse_mixture
+from macro_routing.search.mixture_controls import DOLA, SKIP_LAYER_CD, list_control_sources
+from macro_routing.tasks.grading import GRADERS
 from tests.runs.small import small_folder, small_frozen, small_task
 
 DECODING = DecodingSettings("direct", answer_budget=2)
@@ -35,7 +37,8 @@ def test_tokens_of_references_are_choices_among_plausible_ones():
     examples = task.pools["train"][:12]
     prompts = encode_prompts(frozen, task, examples, DECODING)
     references = encode_references(frozen, examples)
-    items, answers = make_token_items(frozen, prompts, references)
+    items, answers, owners = make_token_items(frozen, prompts, references)
+    assert all(item.prompt[: len(prompts[owner])] == prompts[owner] for item, owner in zip(items, owners, strict=True))
     whole = {(*prompt, *reference) for prompt, reference in zip(prompts, references, strict=True)}
     assert 0 < len(items) <= sum(map(len, references))
     for item, answer in zip(items, answers, strict=True):
@@ -73,9 +76,37 @@ def test_samples_follow_the_models_distribution():
 
 
 def test_the_most_common_answer_wins_and_the_earliest_of_equal_ones():
-    samples = [ExampleOutcome(text == "b", text) for text in "abb"]
-    assert vote(samples).prediction == "b"
-    assert vote([ExampleOutcome(False, text) for text in "cab"]).prediction == "c"
+    example = small_task().pools["train"][0]
+
+    def vote_on(*answers, grader="text"):
+        return vote(GRADERS[grader], example, [ExampleOutcome(False, answer) for answer in answers]).prediction
+
+    assert vote_on("a", "b", "b") == "b"
+    assert vote_on("c", "a", "b") == "c"
+    # A text without an answer has no vote, unless nothing else was written.
+    assert vote_on("", "", "b") == "b"
+    assert vote_on("", "", "") == ""
+    # Equal is what the grader takes for equal.
+    assert vote_on("7", "5", "5.0", grader="number") == "5"
+
+
+def test_controls_are_chosen_on_as_many_examples_as_the_grid(monkeypatch):
+    layers, train = 6, list(range(300))
+    asked = []
+
+    def count(evaluator, routes, examples):  # noqa: ARG001
+        asked.append((set(routes), len(examples)))
+        order = sorted(routes, key=str, reverse=len(examples) > 100)  # more examples turn the order round
+        return {route: len(order) - index for index, route in enumerate(order)}
+
+    monkeypatch.setattr(mixture_answers, "count_correct", count)
+    chosen = mixture_answers.search_grid(argparse.Namespace(frozen=argparse.Namespace(layers=layers)), train)
+    (_, few), (refined, many) = asked
+    assert (few, many) == (mixture_answers.FITTED, mixture_answers.FITTED + mixture_answers.REFITTED)
+    assert set(chosen.values()) <= refined
+    for title, name in (("DoLa, static", DOLA), ("SkipLayerCD", SKIP_LAYER_CD)):
+        sources = sorted(list_control_sources(name, layers)[1:], key=str)[: mixture_answers.BEST]
+        assert chosen[title] == sources[-1]  # the best by all examples among the best few by few
 
 
 def test_a_setting_is_run_once_and_tabulated(tmp_path, monkeypatch):

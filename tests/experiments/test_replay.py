@@ -6,7 +6,8 @@ from experiments.replay import complement_examples, replay_search
 from macro_routing.errors import MacroError
 from macro_routing.routes import RouteSpace, parse_route
 from macro_routing.search import GuidedSearch, GuidedSettings, RandomSearch, RandomSettings
-from macro_routing.search.rys import BlockSweep, BlockSweepSettings
+from macro_routing.search.rys import BlockSweep
+from macro_routing.search.rys_settings import BlockSweepSettings
 
 SPACE = RouteSpace(6)
 TARGET = parse_route("L0-L3 L2 RJ", 6)

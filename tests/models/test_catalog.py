@@ -7,13 +7,9 @@ import pytest
 
 from macro_routing.errors import ModelError
 from macro_routing.models import gguf_import, load_model
+from macro_routing.models.built_in import BUILT_IN_MODELS, BuiltInModel
 from macro_routing.models.cache_folder import get_macro_cache_folder
-from macro_routing.models.catalog import (
-    BUILT_IN_MODELS,
-    BuiltInModel,
-    fetch_model_folder,
-    get_cache_folder_of_converted_gguf,
-)
+from macro_routing.models.catalog import fetch_model_folder, get_cache_folder_of_converted_gguf
 from tests.models.tiny import tiny_model
 
 

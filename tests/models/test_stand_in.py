@@ -3,7 +3,8 @@
 import pytest
 
 from macro_routing.models import frozen as module
-from macro_routing.models.frozen import LoadOptions, load_model, make_stand_in_without_weights
+from macro_routing.models.frozen import load_model, make_stand_in_without_weights
+from macro_routing.models.load_options import LoadOptions
 from tests.models.tiny import VARIANTS, tiny_model
 from tests.runs.small import small_tokenizer
 

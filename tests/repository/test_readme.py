@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.runner import ENVIRONMENT
+from tests.cli.runner import ENVIRONMENT, run_script
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -51,10 +51,9 @@ def test_console(block, tmp_path):
 
 
 @pytest.mark.parametrize("code", blocks("python"))
-def test_python(code):
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, cwd=ROOT, check=False)
-    assert done.returncode == 0, done.stderr
+def test_python(code, tmp_path):
+    (tmp_path / "example.py").write_text(code, encoding="utf-8")
+    run_script(tmp_path / "example.py", ROOT)
 
 
 def test_data_that_is_shown_is_the_example():
@@ -76,7 +75,9 @@ def test_links_lead_somewhere():
             assert target.startswith("https://") or (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-def test_the_notebook():
+def test_the_notebook(tmp_path):
     """All cells in order, as one program."""
     notebook = json.loads((ROOT / "docs" / "tutorials" / "from_python.ipynb").read_text(encoding="utf-8"))
-    test_python("\n".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"))
+    test_python(
+        "\n".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"), tmp_path
+    )

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from macro_routing.cli.compare_methods import _describe_beyond_control
+from macro_routing.cli.comparison_result import describe_beyond_control
 from macro_routing.engine.likelihood import score_choices
 from macro_routing.errors import MacroError, RunError, SettingsError
 from macro_routing.evaluation.decoding_settings import DecodingSettings
@@ -132,7 +132,7 @@ def test_what_mixtures_add_beyond_the_best_control(compared, tmp_path):
     assert row.difference == pytest.approx(expected)
     assert row.low <= row.difference <= row.high
     assert row.p_holm == row.p_value  # one comparison
-    assert _describe_beyond_control(row).startswith("MACRO, guided against the best control by training accuracy, ")
+    assert describe_beyond_control(row).startswith("MACRO, guided against the best control by training accuracy, ")
     page = write_method_comparison(list(runs.values()), tmp_path / "page.html").read_text()
     assert "Beyond the best control" in page
     assert "PMI (control)" in page

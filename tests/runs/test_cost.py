@@ -3,6 +3,7 @@
 import json
 import time
 
+import numpy as np
 import pytest
 import torch
 
@@ -96,7 +97,7 @@ def test_a_run_keeps_its_cost_and_asks_nothing_of_the_test_set_for_it(frozen, tm
     result = run_search(CONFIG, folder, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
     tested = {example["id"] for example in json.loads((folder / files.ANSWERS).read_text())["examples"]}
     assert asked
-    assert 0 < limits[0] <= 0.1 * (time.perf_counter() - started)  # a tenth of the run at most
+    assert 0 < limits[0] <= 0.1 * (time.perf_counter() - started)
     assert not tested & set(asked[0])
     kept = json.loads((folder / files.COST).read_text())
     assert set(kept["routes"]) == {"L0 RJ", result.route}
@@ -106,6 +107,14 @@ def test_a_run_keeps_its_cost_and_asks_nothing_of_the_test_set_for_it(frozen, tm
     resume_run(folder, frozen=frozen, task=small_task(), store=folder.parent / "s.sqlite")
     assert len(asked) == 1
     assert json.loads((folder / files.COST).read_text()) == kept
+    # One that stopped before its cost was measured has as much time for it as if it had never stopped.
+    reports = list(folder.glob("rounds/*.json"))
+    for path in reports:
+        path.write_text(json.dumps({**json.loads(path.read_text()), "seconds": 40.0}))
+    (folder / files.COST).unlink()
+    (folder / files.MANIFEST).unlink()
+    resume_run(folder, frozen=frozen, task=small_task(), store=folder.parent / "s.sqlite")
+    assert limits[1] == pytest.approx(min(route_cost.MAX_SECONDS, 4.0 * len(reports)))
 
 
 def test_sampled_states_are_spread_from_the_first_to_the_last(frozen, tmp_path):
@@ -147,3 +156,26 @@ def test_turns_go_on_until_the_ratio_is_known(frozen, tmp_path, monkeypatch):
     alone = measure(lambda number: [0, 0, 0, 0.9, 0, 2, 0, 0.4][number % 8])
     assert alone["turns"] == route_cost.MAX_TURNS
     assert alone["noise"] > route_cost.USEFUL_NOISE
+
+
+def test_a_few_turns_are_made_however_little_time_there_is(frozen, tmp_path):
+    routes, examples = [Route.standard(6), LONGER], small_task().pools["train"]
+    measured = route_cost.measure_cost(evaluator(frozen, tmp_path), routes, examples, max_seconds=0.0)
+    assert measured["routes"][str(LONGER)]["turns"] == route_cost.MIN_TURNS
+
+
+@pytest.mark.parametrize("spread", [0.02, 0.06, 0.2])
+@pytest.mark.parametrize("max_turns", [route_cost.MIN_TURNS, route_cost.MAX_TURNS])
+def test_the_interval_of_the_ratio_has_its_coverage(spread, max_turns):
+    """Turns end early by the same rule as in a run, which must not make the interval too short."""
+    rng = np.random.default_rng(0)
+    covered = []
+    for _ in range(400):
+        seconds = np.exp(spread / np.sqrt(2) * rng.standard_normal((2, max_turns)))
+        rows = [[(value, 2 * value, None) for value in values] for values in seconds]
+        for turns in range(route_cost.MIN_TURNS, max_turns + 1):
+            noise = route_cost._uncertainty_of_ratio([row[:turns] for row in rows])
+            if noise <= route_cost.USEFUL_NOISE:
+                break
+        covered.append(abs(np.log(seconds[1, :turns] / seconds[0, :turns]).mean()) <= np.log1p(noise))
+    assert np.mean(covered) > 0.92

@@ -12,7 +12,7 @@ from macro_routing.cli import main, run_options
 from macro_routing.cli import search as search_command
 from macro_routing.routes.space import RouteSpace
 from macro_routing.runs import RunConfig, make_run_config
-from macro_routing.runs.config import SpaceSettings
+from macro_routing.runs.config_tables import SpaceSettings
 from macro_routing.runs.methods import METHODS, keep_settings_of_method, list_used_decision_settings
 from macro_routing.runs.options import CONFIG_FILE, format_config_as_toml, format_search_command
 from macro_routing.runs.presets import PRESETS

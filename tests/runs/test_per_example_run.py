@@ -9,7 +9,8 @@ from macro_routing.cli.route_argument import read_route_text
 from macro_routing.engine import decoders
 from macro_routing.errors import NotationError, RunError, SettingsError
 from macro_routing.peers.layer_router import LayerRouters
-from macro_routing.peers.per_example_search import ColaSettings, DrLLMSettings, PerExampleSearch
+from macro_routing.peers.per_example_search import PerExampleSearch
+from macro_routing.peers.per_example_settings import ColaSettings, DrLLMSettings
 from macro_routing.report import write_report
 from macro_routing.routes import Route, RouteSpace
 from macro_routing.runs import Listener, RunFolder, per_example_run, resume_run, run_search

@@ -8,13 +8,9 @@ from macro_routing.errors import SettingsError
 from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
 from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MacroSearch, MacroSettings, Score
-from macro_routing.search.fixed_route_count_search import (
-    FixedRouteCountSettings,
-    RouteListSearch,
-    StandardPassMethod,
-    list_early_exit_routes,
-)
+from macro_routing.search.fixed_route_count_search import RouteListSearch, StandardPassMethod, list_early_exit_routes
 from macro_routing.search.fixed_route_count_search import list_layer_drop_routes as dropped
+from macro_routing.search.fixed_route_count_settings import FixedRouteCountSettings
 from macro_routing.search.macro import RestartedSearch
 from macro_routing.search.state_file import load_state, save_state
 

@@ -12,13 +12,9 @@ from macro_routing.routes import Route
 from macro_routing.search import Score, ScoringFailure, load_state, save_state
 from macro_routing.search.rys import (
     BlockBeamSearch,
-    BlockBeamSettings,
     BlockSweep,
-    BlockSweepSettings,
     LayerRepeatCountSweep,
-    RepeatCountSettings,
     RYSSurrogateSearch,
-    RYSSurrogateSettings,
     count_possible_blocks,
     find_repeated_block,
     find_repeated_blocks,
@@ -28,6 +24,12 @@ from macro_routing.search.rys import (
     repeat_counts_from_route,
     route_from_repeat_counts,
     sample_repeat_counts,
+)
+from macro_routing.search.rys_settings import (
+    BlockBeamSettings,
+    BlockSweepSettings,
+    RepeatCountSettings,
+    RYSSurrogateSettings,
 )
 from tests.strategies import programs
 

@@ -13,13 +13,8 @@ from macro_routing.search.tree_actions import (
     drllm_label_from_route,
     route_from_drllm_label,
 )
-from macro_routing.search.tree_search import (
-    TreeSearch,
-    TreeSettings,
-    progressive_widening_limit,
-    run_searches_in_lockstep,
-    ucb_score,
-)
+from macro_routing.search.tree_search import TreeSearch, progressive_widening_limit, run_searches_in_lockstep, ucb_score
+from macro_routing.search.tree_settings import TreeSettings
 from tests.strategies import small_spaces
 
 LAYERS = 12

@@ -9,7 +9,8 @@ import pytest
 from macro_routing.errors import MacroError, TaskError
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.outcomes import ExampleOutcome
-from macro_routing.evaluation.work_items import EvaluatorSpec, UnitSizes, WorkItem, group_by_shared_prefix, split_work
+from macro_routing.evaluation.scoring_settings import UnitSizes
+from macro_routing.evaluation.work_items import EvaluatorSpec, WorkItem, group_by_shared_prefix, split_work
 from macro_routing.routes import parse_route
 from macro_routing.runs import make_run_config, run_search
 from macro_routing.search import ScoringFailure

@@ -16,7 +16,7 @@ import pytest
 from macro_routing.errors import MacroError, ModelError
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.work_items import UnitSizes
+from macro_routing.evaluation.scoring_settings import UnitSizes
 from macro_routing.models import load_model
 from macro_routing.routes import Route, parse_route
 from macro_routing.runs import run_search

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from macro_routing.evaluation.decoding_settings import DecodingSettings
-from macro_routing.evaluation.work_items import EvaluatorSpec, UnitSizes, WorkItem
+from macro_routing.evaluation.scoring_settings import UnitSizes
+from macro_routing.evaluation.work_items import EvaluatorSpec, WorkItem
 from macro_routing.routes import Route
 from macro_routing.workers.dispatcher import Dispatcher
 from macro_routing.workers.local_backend import LocalWorkerBackend

@@ -8,9 +8,9 @@ import pytest
 from benchmarks.scale import warm_up_workers
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
-from macro_routing.evaluation.racing import EXACT, NEVER, STATISTICAL
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.work_items import UnitSizes, group_examples_into_race_units
+from macro_routing.evaluation.scoring_settings import EXACT, NEVER, STATISTICAL, UnitSizes
+from macro_routing.evaluation.work_items import group_examples_into_race_units
 from macro_routing.routes import RouteSpace
 from macro_routing.search import MarkovPolicy, StoppedScore
 from macro_routing.workers.backend import WorkerExited

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from macro_routing.errors import MacroError
-from macro_routing.models.frozen import LoadOptions
+from macro_routing.models.load_options import LoadOptions
 from macro_routing.workers.worker import start_worker
 from macro_routing.workers.worker_messages import WorkerSetup, WorkerTaskSource
 

@@ -1,13 +1,15 @@
 """``macro bench``: how fast many routes run on a model, measured against plain ways in the same process."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 import typer
 
+from macro_routing import models, tasks
 from macro_routing.cli.console import (
     check_and_quiet_model_libraries,
     print_fields,
@@ -19,12 +21,8 @@ from macro_routing.cli.run_options import NO_PRESET, FlagTables, make_load_optio
 from macro_routing.engine.decoders import FUSED, get_fused_decoder
 from macro_routing.errors import SettingsError
 from macro_routing.evaluation.decoding_settings import DecodingSettings
-from macro_routing.models.catalog import DEFAULT_MODEL
-from macro_routing.models.environment import describe_environment
-from macro_routing.models.frozen import FrozenModel, load_model
-from macro_routing.routes import Route, RouteSpace
-from macro_routing.search.policy import MarkovPolicy
-from macro_routing.tasks import Example, Task, load_task, make_splits
+from macro_routing.models.built_in import DEFAULT_MODEL
+from macro_routing.routes.route import Route
 from macro_routing.tasks.prompts import LIKELIHOOD
 
 
@@ -63,13 +61,15 @@ def bench(
     """
     check_and_quiet_model_libraries()
     _check_writable(output)
-    loaded_task = load_task(task, data_dir=data_dir, seed=seed)
-    training = make_splits(loaded_task, seed=seed).train
-    frozen = load_model(model, make_load_options_from_flags(flags), print_progress_message)
+    loaded_task = tasks.load_task(task, data_dir=data_dir, seed=seed)
+    training = tasks.make_splits(loaded_task, seed=seed).train
+    frozen = models.load_model(model, make_load_options_from_flags(flags), print_progress_message)
+
+    from macro_routing.evaluation.bench import draw_routes_from_prior
+    from macro_routing.models.environment import describe_environment
+
     decoding = DecodingSettings(mode, reasoning_budget, answer_budget)
-    policy = MarkovPolicy.make_prior(RouteSpace(frozen.layers))
-    rng = np.random.default_rng(seed)
-    drawn = [policy.sample_program(rng).to_route(frozen.layers) for _ in range(draws)]
+    drawn = draw_routes_from_prior(frozen.layers, draws, seed)
     record: dict[str, Any] = {"model": frozen.name, "task": loaded_task.name}
     if fused:
         record["decoding"] = _time_fused_against_eager(
@@ -102,10 +102,10 @@ def _check_writable(path: Path) -> None:
 
 
 def _time_shared_and_separate_routes(
-    frozen: FrozenModel,
-    task: Task,
+    frozen: models.FrozenModel,
+    task: tasks.Task,
     drawn: list[Route],
-    training: Sequence[Example],
+    training: Sequence[tasks.Example],
     decoding: DecodingSettings,
     examples: int,
     edits: int | None,
@@ -132,10 +132,10 @@ def _time_shared_and_separate_routes(
 
 
 def _time_fused_against_eager(
-    frozen: FrozenModel,
-    task: Task,
+    frozen: models.FrozenModel,
+    task: tasks.Task,
     drawn: list[Route],
-    examples: Sequence[Example],
+    examples: Sequence[tasks.Example],
     decoding: DecodingSettings,
     compared: int,
 ) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from macro_routing import models
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_progress_message
 from macro_routing.cli.route_argument import check_route_without_model, read_route_or_mixture
 from macro_routing.cli.run_options import NO_PRESET, FlagTables, make_load_options_from_flags, with_run_options
-from macro_routing.models.catalog import DEFAULT_MODEL
+from macro_routing.models.built_in import DEFAULT_MODEL
 from macro_routing.models.chat import encode_messages
 
 HELP = "An empty line or Ctrl-D ends the conversation; /reset forgets it."

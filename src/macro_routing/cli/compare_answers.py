@@ -1,20 +1,21 @@
 """``macro compare-answers``: the standard pass and a route side by side, on a prompt or on a run's test set."""
 
+from __future__ import annotations
+
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
+from macro_routing import models
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_json, print_progress_message, print_table
 from macro_routing.cli.route_argument import check_route_without_model, read_route_or_mixture
 from macro_routing.cli.run_options import NO_PRESET, FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.errors import SettingsError
-from macro_routing.models.catalog import DEFAULT_MODEL
+from macro_routing.models.built_in import DEFAULT_MODEL
 from macro_routing.models.chat import encode_messages
-from macro_routing.models.frozen import load_model
 from macro_routing.routes.route import Route
 from macro_routing.runs.folder import ANSWERS, RESULT, RunFolder
-from macro_routing.runs.result import STANDARD, read_result
 from macro_routing.tasks.task import LETTERS
 
 AnswerFilter = Literal["changed", "fixed", "broken", "all"]
@@ -49,7 +50,7 @@ def compare_answers(
         raise SettingsError("--prompt needs a --route to compare with the standard pass")
     check_and_quiet_model_libraries()
     check_route_without_model(route, model)  # what is mistyped is told before the model is loaded
-    frozen = load_model(model, make_load_options_from_flags(flags), print_progress_message)
+    frozen = models.load_model(model, make_load_options_from_flags(flags), print_progress_message)
     _print_answer_pairs([_answer_with_both_routes(frozen, prompt or "", route, max_tokens)], 1, as_json=as_json)
 
 
@@ -71,6 +72,8 @@ def _answer_with_both_routes(frozen: Any, prompt: str, route: str, max_tokens: i
 
 
 def _read_standard_and_routed_answers(folder: Path, only: AnswerFilter) -> list[dict[str, Any]]:
+    from macro_routing.runs.result import STANDARD, read_result
+
     run = RunFolder.open(folder)
     if not run.has_file(RESULT):
         raise SettingsError(f"{folder} is not finished; go on with `macro resume {folder}`")

@@ -7,7 +7,7 @@ import typer
 
 from macro_routing.cli.console import check_and_quiet_model_libraries
 from macro_routing.cli.search import find_free_folder, search_and_report
-from macro_routing.models.catalog import DEFAULT_MODEL
+from macro_routing.models.built_in import DEFAULT_MODEL
 from macro_routing.runs.config import make_run_config
 
 TASK, SEED = "category", 1

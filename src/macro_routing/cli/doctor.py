@@ -1,18 +1,19 @@
 """``macro doctor``: is this machine ready, and do routes run exactly on this very model?"""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
 
+from macro_routing import models
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_fields, print_json, print_progress_message
 from macro_routing.cli.route_argument import read_route_or_mixture, read_route_text
 from macro_routing.cli.run_options import LOADING, NO_PRESET, FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.errors import MacroError
-from macro_routing.models.catalog import DEFAULT_MODEL
-from macro_routing.models.environment import describe_environment
-from macro_routing.models.frozen import FrozenModel, load_model
+from macro_routing.models.built_in import DEFAULT_MODEL
 from macro_routing.routes.mixture import require_question
 
 
@@ -42,6 +43,8 @@ def doctor(
     if environment:
         if model is not None or route is not None:
             raise MacroError("--environment describes the machine and takes no model or route; run the two separately")
+        from macro_routing.models.environment import describe_environment
+
         facts = describe_environment()
         if as_json:
             print_json([dataclasses.asdict(fact) for fact in facts])
@@ -56,7 +59,7 @@ def doctor(
     if route is not None:
         read_route_text(route)  # a mistyped name is told before the model is loaded
     print_progress_message(f"loading {model or DEFAULT_MODEL}")
-    frozen = load_model(model or DEFAULT_MODEL, make_load_options_from_flags(flags), print_progress_message)
+    frozen = models.load_model(model or DEFAULT_MODEL, make_load_options_from_flags(flags), print_progress_message)
     parsed = None if route is None else read_route_or_mixture(route, frozen)
     if parsed is not None:
         require_question(parsed)
@@ -67,7 +70,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _describe_model(frozen: FrozenModel) -> dict[str, object]:
+def _describe_model(frozen: models.FrozenModel) -> dict[str, object]:
     model = frozen.model
     return {
         "model": frozen.name,
@@ -81,7 +84,7 @@ def _describe_model(frozen: FrozenModel) -> dict[str, object]:
     }
 
 
-def _print_check_results(frozen: FrozenModel, findings: Iterator[Any], as_json: bool) -> Iterator[Any]:
+def _print_check_results(frozen: models.FrozenModel, findings: Iterator[Any], as_json: bool) -> Iterator[Any]:
     """Results of checks as they come, printed on the way unless JSON is wanted in the end."""
     if as_json:
         yield from findings

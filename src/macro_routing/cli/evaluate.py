@@ -1,14 +1,16 @@
 """``macro evaluate``: a route against the standard pass on a task, with an interval and a p-value."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from macro_routing import evaluation
+from macro_routing import evaluation, models, tasks
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_fields, print_json, print_progress_message
 from macro_routing.cli.progress import ProgressLinePrinter
 from macro_routing.cli.route_argument import check_route_without_model, read_route_file, read_route_or_mixture
@@ -30,16 +32,14 @@ from macro_routing.cli.run_options import (
 from macro_routing.cli.stopping import show_hint_on_interrupt
 from macro_routing.engine.decoders import AUTO, FUSED
 from macro_routing.evaluation.decoding_settings import DecodingSettings, default_answer_mode
-from macro_routing.evaluation.outcomes import RouteEvaluation
-from macro_routing.evaluation.score_store import ScoreStore, default_store_path
-from macro_routing.evaluation.statistics import compare_paired
-from macro_routing.models.frozen import FrozenModel
-from macro_routing.routes import Route, RouteFile
+from macro_routing.routes.route import Route
+from macro_routing.routes.route_file import RouteFile
 from macro_routing.runs.config import RunConfig
-from macro_routing.tasks import Example, Splits, Task, make_splits
-from macro_routing.tasks.benchmarks import list_contaminating_tasks
 from macro_routing.tasks.prompts import LIKELIHOOD
 from macro_routing.workers.worker_settings import WorkerError
+
+if TYPE_CHECKING:
+    from macro_routing.evaluation.outcomes import RouteEvaluation
 
 
 @with_run_options(
@@ -77,7 +77,9 @@ def evaluate(
     Example: `macro evaluate --task category --mode likelihood --route 'L0-L17 L17 RJ' --limit 200`
     """
     check_and_quiet_model_libraries()
+    from macro_routing.evaluation.score_store import default_store_path
     from macro_routing.runs.prepare import get_or_create_worker_pool, load_configured_model, load_configured_task
+    from macro_routing.tasks.benchmarks import list_contaminating_tasks
 
     file = read_route_file(route)
     searched = _read_search_seeds(file)
@@ -95,7 +97,7 @@ def evaluate(
     listener = ProgressLinePrinter(Path())
     kept = "nothing was kept" if no_store else "what was scored is kept, the same command goes on from there"
     with show_hint_on_interrupt(kept), get_or_create_worker_pool(config, workers, listener) as pool:
-        known = None if no_store else ScoreStore(store or default_store_path())
+        known = None if no_store else evaluation.ScoreStore(store or default_store_path())
         stand_in = _make_stand_in(config, decoding) if known is not None and pool is None else None
         frozen = stand_in or load_configured_model(config, pool, listener)
         routes = [Route.standard(frozen.layers), read_route_or_mixture(route, frozen)]
@@ -116,7 +118,7 @@ def evaluate(
             f"the route {routed.route} cannot be run: it {reason}; the same with --workers 0 shows what happens to it"
         )
     is_same_route = standard.route == routed.route
-    comparison = compare_paired(standard.correct, routed.correct, seed=seed, is_same_route=is_same_route)
+    comparison = evaluation.compare_paired(standard.correct, routed.correct, seed=seed, is_same_route=is_same_route)
     if as_json:
         facts = {"task": task.name, "split": split, **dataclasses.asdict(seeds), "scope": evaluator.scope}
         arms = {"standard": _evaluation_to_json(standard), "route": _evaluation_to_json(routed)}
@@ -145,8 +147,8 @@ class _SearchSeeds:
     seed: int | None = None
     test_seed: int | None = None
 
-    def split_examples(self, task: Task) -> Splits:
-        return make_splits(task, seed=self.seed or 0, test_seed=self.test_seed)
+    def split_examples(self, task: tasks.Task) -> tasks.Splits:
+        return tasks.make_splits(task, seed=self.seed or 0, test_seed=self.test_seed)
 
     def __str__(self) -> str:
         shared = "" if self.test_seed is None else f", test seed {self.test_seed}"
@@ -160,7 +162,7 @@ def _read_search_seeds(file: RouteFile | None) -> _SearchSeeds:
     return _SearchSeeds(**{name: seed for name, seed in seeds.items() if isinstance(seed, int) and seed >= 0})
 
 
-def _make_stand_in(config: RunConfig, decoding: DecodingSettings) -> FrozenModel | None:
+def _make_stand_in(config: RunConfig, decoding: DecodingSettings) -> models.FrozenModel | None:
     """The model without its weights, which are not needed where the store has all scores; None where it is unclear."""
     from macro_routing.models.frozen import make_stand_in_without_weights
 
@@ -171,7 +173,7 @@ def _make_stand_in(config: RunConfig, decoding: DecodingSettings) -> FrozenModel
     return stand_in if decoder_is_known else None
 
 
-def _override_decoding_with_flags(file: RouteFile | None, task: Task, given: dict[str, Any]) -> DecodingSettings:
+def _override_decoding_with_flags(file: RouteFile | None, task: tasks.Task, given: dict[str, Any]) -> DecodingSettings:
     """Flags override what the route was found with; another way to answer has its own budgets."""
     known = dict(file.decoding) if file and file.task == task.name and "mode" not in given else {}
     fields = {field.name for field in dataclasses.fields(DecodingSettings)}
@@ -179,7 +181,7 @@ def _override_decoding_with_flags(file: RouteFile | None, task: Task, given: dic
     return DecodingSettings(**{"mode": default_answer_mode(task), **values})
 
 
-def _warn_of_seen_examples(examples: Sequence[Example], task: Task, searched: _SearchSeeds) -> None:
+def _warn_of_seen_examples(examples: Sequence[tasks.Example], task: tasks.Task, searched: _SearchSeeds) -> None:
     """Examples that a route was searched on say nothing about it; another seed divides them otherwise."""
     before = searched.split_examples(task)
     seen = {example.normalized_question for example in (*before.train, *before.validation)}
@@ -203,9 +205,9 @@ def _evaluation_to_json(evaluated: RouteEvaluation) -> dict[str, Any]:
     }
 
 
-def _describe_evaluation_result(evaluation: RouteEvaluation) -> str:
-    correct, n = sum(evaluation.correct), len(evaluation.correct)
+def _describe_evaluation_result(evaluated: RouteEvaluation) -> str:
+    correct, n = sum(evaluated.correct), len(evaluated.correct)
     return (
-        f"{correct} of {n} correct, {100 * correct / n:.1f} %; truncated {100 * evaluation.truncated_share:.1f} %,"
-        f" {evaluation.mean_tokens:.1f} tokens, {evaluation.from_store} from the store"
+        f"{correct} of {n} correct, {100 * correct / n:.1f} %; truncated {100 * evaluated.truncated_share:.1f} %,"
+        f" {evaluated.mean_tokens:.1f} tokens, {evaluated.from_store} from the store"
     )

@@ -1,7 +1,9 @@
 """``macro export``: a route in the form another program loads."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -9,14 +11,13 @@ from macro_routing.cli.console import check_and_quiet_model_libraries, print_pro
 from macro_routing.cli.route_argument import find_model_of_route, read_route_file, read_route_or_mixture
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.cli.stopping import show_hint_on_interrupt
-from macro_routing.deploy.export_common import describe_long_route, open_exportable_model
-from macro_routing.deploy.gguf_export import write_gguf
-from macro_routing.deploy.mergekit_export import write_mergekit_config
-from macro_routing.deploy.routed_checkpoint import write_routed_checkpoint
 from macro_routing.errors import ExportError, NotationError
-from macro_routing.routes.mixture import RouteOrMixture, require_single_route
-from macro_routing.routes.route import Route
-from macro_routing.routes.route_file import RouteFile
+from macro_routing.routes.mixture import require_single_route
+
+if TYPE_CHECKING:
+    from macro_routing.routes.mixture import RouteOrMixture
+    from macro_routing.routes.route import Route
+    from macro_routing.routes.route_file import RouteFile
 
 
 @with_run_options("revision")
@@ -63,6 +64,9 @@ def export(
         )
     if route == "-":
         raise NotationError("a route to export is a run's folder, a file or a text; it is not read from a pipe")
+    from macro_routing.deploy.export_common import open_exportable_model
+    from macro_routing.deploy.routed_checkpoint import write_routed_checkpoint
+
     evidence = read_route_file(route)
     name = model or (evidence.model if evidence else find_model_of_route(route))
     revision = make_load_options_from_flags(flags).revision or (
@@ -81,6 +85,8 @@ def export(
 
 
 def _warn_of_long_route(base: Any, route: RouteOrMixture, to: str) -> None:
+    from macro_routing.deploy.export_common import describe_long_route
+
     if warning := describe_long_route(base, route, copies_layers=to != "routed"):
         print_progress_message(f"warning: {warning}")
 
@@ -89,8 +95,12 @@ def _write_single_route(to: str, base: Any, route: Route, evidence: RouteFile | 
     """The formats that take no mixtures."""
     _warn_of_long_route(base, route, to)
     if to == "gguf":
+        from macro_routing.deploy.gguf_export import write_gguf
+
         write_gguf(base, route, evidence, out)
     elif to == "mergekit":
+        from macro_routing.deploy.mergekit_export import write_mergekit_config
+
         write_mergekit_config(base, route, out)
     else:
         from macro_routing.deploy.hf_export import write_hf_checkpoint

@@ -13,7 +13,6 @@ import typer
 from macro_routing.cli.console import print_error, print_progress_message
 from macro_routing.cli.help_groups import make_command_group
 from macro_routing.errors import PAUSED, MacroError
-from macro_routing.version import __version__
 
 COMMANDS = {
     "demo": ("demo", "Search a better layer order for a small model on a small task, and write the report."),
@@ -98,6 +97,8 @@ def _make_typer_app() -> typer.Typer:
 
 def _print_version(requested: bool) -> None:
     if requested:
+        from macro_routing import __version__
+
         typer.echo(f"macro {__version__}")
         raise typer.Exit
 

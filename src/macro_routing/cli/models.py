@@ -7,7 +7,8 @@ import typer
 
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_json, print_progress_message
 from macro_routing.errors import ModelError, suggest_name
-from macro_routing.models.catalog import BUILT_IN_MODELS, fetch_model_folder, get_cache_folder_of_converted_gguf
+from macro_routing.models.built_in import BUILT_IN_MODELS
+from macro_routing.models.catalog import fetch_model_folder, get_cache_folder_of_converted_gguf
 from macro_routing.models.support import SUPPORTED_ARCHITECTURES
 
 

@@ -1,22 +1,28 @@
 """``macro planted``: a whole search on a problem with a known answer, in seconds and without a model."""
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from macro_routing import evaluation, routes
 from macro_routing.cli.console import format_multiline_field, print_fields, print_json, read_toml
 from macro_routing.cli.run_options import FlagCustomization, FlagTables, with_run_options
 from macro_routing.errors import RouteOutsideSpaceError, SettingsError
-from macro_routing.evaluation.planted_problem import PlantedProblem, PlantedResult, solve_planted
-from macro_routing.evaluation.racing import EXACT
-from macro_routing.routes import Route, RouteSpace, parse_route
-from macro_routing.runs.methods import GUIDED, MACRO, METHODS, RANDOM, MethodInputs, keep_settings_of_method
-from macro_routing.search import Draw, MacroSettings, Score, StoppedScore
+from macro_routing.evaluation.scoring_settings import EXACT
+from macro_routing.routes.route import Route
+from macro_routing.runs.methods import GUIDED, MACRO, METHODS, RANDOM, keep_settings_of_method
 from macro_routing.search.decision_settings import DecisionSettings
+from macro_routing.search.policy_settings import MacroSettings
+from macro_routing.search.searcher import Draw, Score, StoppedScore
 from macro_routing.settings import build_settings
+
+if TYPE_CHECKING:
+    from macro_routing.evaluation.planted_problem import PlantedResult
 
 DEFAULT_LAYERS = 8
 _TABLES = ("space", "search", "decision", "problem")
@@ -53,9 +59,11 @@ def planted(
     tables = _read_config_tables(config)
     space = _make_route_space(layers, tables["space"])
     goal = _parse_planted_target(target, space)
-    problem = build_settings(PlantedProblem, {"target": goal, "seed": seed, **tables["problem"]}, "[problem]")
+    problem = build_settings(
+        evaluation.PlantedProblem, {"target": goal, "seed": seed, **tables["problem"]}, "[problem]"
+    )
     search = _make_search(method, space, examples, tables, seed)
-    result = solve_planted(
+    result = evaluation.solve_planted(
         search, problem, training=examples, validation=validation, racing=flags.get("", {}).get("racing", EXACT)
     )
     facts = _collect_planted_result_facts(problem, result)
@@ -72,10 +80,10 @@ def planted(
     print_fields([*named, *format_multiline_field("candidates", candidates)])
 
 
-def _parse_planted_target(text: str | None, space: RouteSpace) -> Route:
+def _parse_planted_target(text: str | None, space: routes.RouteSpace) -> Route:
     if text is None:
         text = "L0-L4 L6 RJ" if space.layers > 6 else "L0 L0 RJ"
-    goal = parse_route(text, space.layers)
+    goal = routes.parse_route(text, space.layers)
     try:
         space.check_route(goal)
     except RouteOutsideSpaceError as error:
@@ -85,8 +93,12 @@ def _parse_planted_target(text: str | None, space: RouteSpace) -> Route:
     return goal
 
 
-def _make_search(method: str, space: RouteSpace, examples: int, tables: Mapping[str, dict[str, Any]], seed: int) -> Any:
+def _make_search(
+    method: str, space: routes.RouteSpace, examples: int, tables: Mapping[str, dict[str, Any]], seed: int
+) -> Any:
     """The search of that name; settings that only other methods have are left aside, so that one file serves all."""
+    from macro_routing.runs.search_building import MethodInputs, build_search
+
     table = tables["search"]
     foreign = {name for other in (GUIDED, MACRO, RANDOM) for name in keep_settings_of_method(other, table)}
     foreign -= keep_settings_of_method(method, table).keys()
@@ -95,7 +107,7 @@ def _make_search(method: str, space: RouteSpace, examples: int, tables: Mapping[
     # As in a run: without a budget a search may spend what MACRO would.
     decision = build_settings(DecisionSettings, tables["decision"], "[decision]")
     inputs = MethodInputs(space, examples, 0, None, seed, settings, MacroSettings(), list, decision)
-    return METHODS[method].build(inputs)
+    return build_search(method, inputs)
 
 
 def _describe_search_settings(search: Any) -> dict[str, Any]:
@@ -105,10 +117,12 @@ def _describe_search_settings(search: Any) -> dict[str, Any]:
     return plain | {name: dataclasses.asdict(plain[name]) for name in tables if name in plain}
 
 
-def _make_route_space(layers: int | None, table: Mapping[str, Any]) -> RouteSpace:
+def _make_route_space(layers: int | None, table: Mapping[str, Any]) -> routes.RouteSpace:
     if layers is not None and table.get("layers", layers) != layers:
         raise SettingsError(f"--layers {layers} and layers = {table['layers']} in [space] disagree; give one of them")
-    return build_settings(RouteSpace, {"layers": DEFAULT_LAYERS if layers is None else layers, **table}, "[space]")
+    return build_settings(
+        routes.RouteSpace, {"layers": DEFAULT_LAYERS if layers is None else layers, **table}, "[space]"
+    )
 
 
 def _read_config_tables(config: Path | None) -> Mapping[str, dict[str, Any]]:
@@ -130,7 +144,7 @@ def _count_scored_examples(draw: Draw) -> int:
     return draw.outcome.total if isinstance(draw.outcome, Score) else 0
 
 
-def _collect_planted_result_facts(problem: PlantedProblem, result: PlantedResult) -> dict[str, Any]:
+def _collect_planted_result_facts(problem: evaluation.PlantedProblem, result: PlantedResult) -> dict[str, Any]:
     route = result.selected.route
     draws = result.state.draws
     standard = Route.standard(route.layers)

@@ -3,6 +3,8 @@
 On request rounds also go as scalars to tensorboard, Weights & Biases or trackio, where they are installed.
 """
 
+from __future__ import annotations
+
 import copy
 import importlib
 import sys
@@ -10,14 +12,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from macro_routing.cli.console import escape_control_characters, print_progress_message
 from macro_routing.cli.stage_clock import StageClock
 from macro_routing.errors import SettingsError
-from macro_routing.runs import RunFolder, RunResult
+from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.progress import Listener, Listeners, RoundReport, RunPlan, describe_round
 from macro_routing.settings import check_choice
+
+if TYPE_CHECKING:
+    from macro_routing.runs import RunResult
 
 _SILENCE = 60
 """Seconds after which a quiet run says that it is still running."""

@@ -17,7 +17,6 @@ from macro_routing.cli.run_options import (
     make_worker_settings,
     with_run_options,
 )
-from macro_routing.cli.search import print_run_result
 from macro_routing.cli.stopping import make_store_flags, stop_with_resume_hint
 from macro_routing.runs.folder import REPORT, RunFolder
 from macro_routing.runs.trusted_code import TRUST_GRADER, TRUST_REMOTE_CODE
@@ -55,6 +54,7 @@ def resume(
 
     Example: `macro resume runs/category-smollm2-135m-quick-0`
     """
+    from macro_routing.cli.run_result import print_run_result
     from macro_routing.report import write_report
 
     check_and_quiet_model_libraries()

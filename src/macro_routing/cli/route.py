@@ -146,7 +146,7 @@ def show_draws(
     """
     from macro_routing.routes.space import RouteSpace
     from macro_routing.search.paper_stream import draw_first_programs
-    from macro_routing.search.random_streams import check_seed
+    from macro_routing.settings import check_seed
 
     check_seed(seed)
     space = RouteSpace(layers, max_length=max_length) if max_length else RouteSpace(layers)

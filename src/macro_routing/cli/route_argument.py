@@ -1,14 +1,15 @@
 """Routes given as arguments: in any notation, as a file, as a run's folder, or through standard input."""
 
+from __future__ import annotations
+
 import json
 import sys
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from macro_routing.cli.console import print_progress_message
 from macro_routing.errors import NotationError
-from macro_routing.models.catalog import find_layer_count
-from macro_routing.models.frozen import FrozenModel, ModelMetadata
 from macro_routing.models.route_file_compatibility import check_route_file_fits_model, describe_weak_evidence
 from macro_routing.routes import Route
 from macro_routing.routes.mixture import RouteOrMixture, require_single_route
@@ -20,6 +21,9 @@ from macro_routing.routes.route_file import (
     parse_route_file,
 )
 from macro_routing.runs.folder import RESULT, ROUTE
+
+if TYPE_CHECKING:
+    from macro_routing.models.frozen import FrozenModel, ModelMetadata
 
 
 def read_route_text(argument: str) -> str:
@@ -103,6 +107,8 @@ def find_model_of_route(argument: str) -> str:
 
 def check_route_without_model(argument: str, model: str) -> None:
     """Reject what no route can be read from, and a route beyond the model's layers where their number is known."""
+    from macro_routing.models.catalog import find_layer_count
+
     file, layers = read_route_file(argument), find_layer_count(model)
     if file is None and layers is not None:
         parse_route_or_mixture(read_route_text(argument), layers)

@@ -11,8 +11,9 @@ import typer
 
 from macro_routing.cli.console import read_toml
 from macro_routing.errors import SettingsError
-from macro_routing.models.frozen import LoadOptions
-from macro_routing.runs.config import DataSettings, RunConfig
+from macro_routing.models.load_options import LoadOptions
+from macro_routing.runs.config import RunConfig
+from macro_routing.runs.config_tables import DataSettings
 from macro_routing.runs.options import WORKERS, RunOption, collect_run_options, list_settings_class_options
 from macro_routing.settings import get_field_options
 from macro_routing.workers.worker_settings import WorkerSettings

@@ -2,21 +2,13 @@
 
 import itertools
 import re
-import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from macro_routing import runs
-from macro_routing.cli.console import (
-    check_and_quiet_model_libraries,
-    print_fields,
-    print_json,
-    print_paragraph,
-    print_table,
-)
-from macro_routing.cli.plan import print_search_plan
+from macro_routing.cli.console import check_and_quiet_model_libraries
 from macro_routing.cli.progress import make_progress_listener
 from macro_routing.cli.run_options import (
     OUTPUT_PANEL,
@@ -30,11 +22,8 @@ from macro_routing.cli.run_options import (
     with_run_options,
 )
 from macro_routing.cli.stopping import make_store_flags, stop_with_resume_hint
-from macro_routing.evaluation.statistics import wilson_interval
-from macro_routing.routes.mixture import to_mixture
-from macro_routing.runs import RunConfig, RunResult
+from macro_routing.runs.config import RunConfig
 from macro_routing.runs.options import collect_run_options
-from macro_routing.runs.result import ROUTE
 from macro_routing.runs.trusted_code import list_trust_flags
 from macro_routing.workers.worker_settings import WorkerSettings
 
@@ -69,6 +58,8 @@ def search(
     run_config = make_run_config(flags, config)
     check_and_quiet_model_libraries()
     if dry_run:
+        from macro_routing.cli.plan import print_search_plan
+
         print_search_plan(run_config, store, as_json=as_json)
         return
     search_and_report(run_config, out, store, log_to or [], as_json=as_json, workers=workers)
@@ -84,6 +75,7 @@ def search_and_report(
     workers: WorkerSettings | None = None,
 ) -> None:
     """Run a search in its folder, write the report, print the result."""
+    from macro_routing.cli.run_result import print_run_result
     from macro_routing.report import write_report
 
     folder = out or _choose_run_folder(run_config)
@@ -105,40 +97,3 @@ def find_free_folder(name: str) -> Path:
     """The first of ``runs/NAME``, ``runs/NAME.2``, … that does not exist."""
     names = (name if number == 1 else f"{name}.{number}" for number in itertools.count(1))
     return next(path for path in map(Path("runs").joinpath, names) if not path.exists())
-
-
-def print_run_result(result: RunResult, page: Path, *, as_json: bool) -> None:
-    """The verdict, the variants, and what to do with them."""
-    if as_json:
-        print_json({**result.to_json(), "report": str(page)})
-        return
-    # Where nothing was truncated there is no such column: a terminal is narrow.
-    any_truncated = any(variant.cut_off for variant in result.variants)
-    rows = []
-    for variant in result.variants:
-        low, high = wilson_interval(variant.accuracy, variant.n)
-        accuracy = f"{100 * variant.accuracy:.1f} ({100 * low:.0f}-{100 * high:.0f})"
-        truncated = [f"{100 * variant.cut_off:.1f} %"] if any_truncated else []
-        counts = f"{variant.correct}/{variant.n}"
-        rows.append([variant.name, counts, accuracy, f"{variant.length:.4g}", *truncated, variant.route])
-    headings = ["", "correct", "% (95 %)", "layers", *(["truncated"] if any_truncated else []), "route"]
-    print_paragraph(result.verdict)
-    print_table(headings, rows, left=("", "route"), wrapped=("route",))
-    if len(result.variants) > 2:
-        print_paragraph(
-            "The first was chosen before the test; top-1 is the most probable program, no Vit. the best draw."
-        )
-    files = {"route": [("route file", "route.json")], "router": [("routers", "routers")]}.get(result.kind, [])
-    paths = [(name, Path(result.folder) / file) for name, file in files]
-    folder = shlex.quote(result.folder)
-    # Where no example had a label there are no routers.
-    fields = [("report", str(page)), *((name, str(path)) for name, path in paths if path.exists())]
-    if result.kind == ROUTE and not result.best_route.is_standard:
-        fields.append(("answers", f"macro compare-answers --run {folder}"))
-    is_used = result.kind == ROUTE and not result.best_route.is_standard and result.recommended
-    if is_used and to_mixture(result.best_route).compares_choices_only:
-        fields.append(("use it", f"macro evaluate --task TASK --route {folder}"))
-    elif is_used:
-        fields.append(("use it", f"macro serve {folder}"))
-        fields.append(("or", f"macro export {folder} --format routed --out …"))
-    print_fields(fields)

@@ -1,10 +1,12 @@
 """``macro serve``: a route behind an OpenAI-compatible server."""
 
+from __future__ import annotations
+
 import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,7 +16,10 @@ from macro_routing.cli.route_argument import find_model_of_route, read_route_fil
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.deploy import serving
 from macro_routing.errors import MacroError, ModelError
-from macro_routing.models.frozen import LoadOptions, choose_dtype_name, read_model_metadata
+from macro_routing.models.load_options import LoadOptions
+
+if TYPE_CHECKING:
+    from macro_routing.deploy.transformers_server import ServedModel
 
 
 @with_run_options("dtype", "revision")
@@ -76,8 +81,7 @@ def serve(
     loading = make_load_options_from_flags(flags)
     if only_print or (engine != "transformers" and serving.is_vllm_installed()):
         # vLLM's own default host is every network the machine is in.
-        address = ["--host", host, "--port", str(port)]
-        arguments = ["--dtype", choose_dtype_name(loading), *address, *(engine_arguments or [])]
+        arguments = ["--host", host, "--port", str(port), *(engine_arguments or [])]
         command = _make_vllm_command(route, model, loading, name, arguments)
         print(shlex.join(command), flush=True)
         if not only_print:
@@ -85,9 +89,11 @@ def serve(
     elif engine_arguments:
         raise MacroError(f"{engine_arguments[0]}: arguments after -- go to vLLM, but transformers' server is used here")
     else:
+        from macro_routing.deploy.transformers_server import serve_with_transformers
+
         served = _load_served_model(route, model, loading, name)
         print_progress_message(f"{model} on {served.route}, served by transformers on http://{host}:{port}/v1")
-        serving.serve_with_transformers(served, host, port, api_key)
+        serve_with_transformers(served, host, port, api_key)
 
 
 def _reject_reserved_options(arguments: list[str]) -> None:
@@ -103,6 +109,8 @@ def _reject_reserved_options(arguments: list[str]) -> None:
 def _make_vllm_command(
     route: str, model: str, loading: LoadOptions, name: str | None, arguments: list[str]
 ) -> list[str]:
+    from macro_routing.models.frozen import choose_dtype_name, read_model_metadata
+
     metadata = read_model_metadata(model, loading, print_progress_message)
     parsed = read_route_or_mixture(route, metadata)
     if read_route_file(route):  # what no numerics_id here can equal
@@ -111,7 +119,10 @@ def _make_vllm_command(
         )
     names = serving.list_served_names(name, model, parsed)
     return serving.make_vllm_command(
-        metadata.folder, parsed, metadata.config, ["--served-model-name", *names, *arguments]
+        metadata.folder,
+        parsed,
+        metadata.config,
+        ["--served-model-name", *names, "--dtype", choose_dtype_name(loading), *arguments],
     )
 
 
@@ -121,9 +132,11 @@ def _run_in_place_of_this_process(command: list[str], further: dict[str, str]) -
     os.execvpe(command[0], command, {**os.environ, **further, "PATH": programs})  # noqa: S606
 
 
-def _load_served_model(route: str, model: str, loading: LoadOptions, name: str | None) -> serving.ServedModel:
-    serving.check_transformers_server_packages()
+def _load_served_model(route: str, model: str, loading: LoadOptions, name: str | None) -> ServedModel:
+    from macro_routing.deploy.transformers_server import ServedModel, check_transformers_server_packages
+
+    check_transformers_server_packages()
     frozen = models.load_model(model, loading, print_progress_message)
     parsed = read_route_or_mixture(route, frozen)
     routed = frozen.model if parsed.is_standard else models.apply_route(frozen, parsed)
-    return serving.ServedModel(routed, frozen.tokenizer, serving.list_served_names(name, model, parsed), parsed)
+    return ServedModel(routed, frozen.tokenizer, serving.list_served_names(name, model, parsed), parsed)

@@ -18,8 +18,7 @@ from macro_routing.routes.route_file import is_route_file_text, parse_route_file
 from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.studies.settings import CostStudySettings, DepthTradeoffSettings, SideEffectsSettings
 from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode, check_distinct_tasks
-from macro_routing.tasks import MODES, list_task_names
-from macro_routing.tasks.task_files import find_own_grader
+from macro_routing.tasks.prompts import MODES
 
 RunRouteStudy = Callable[["studies.StudyContext", "studies.RouteWithSearchedTask", Any], "studies.StudyResult"]
 _KEPT_FROM_RUN = ("preset", "seed", "decoder", "loading", "data", "decoding", "units")
@@ -218,12 +217,16 @@ def use_searched_answer_mode(
 
 def _check_no_own_grader(argument: str, task: str) -> None:
     """A folder may come from somebody else; code that comes with its task is for this call to allow."""
+    from macro_routing.tasks.task_files import find_own_grader
+
     if grader := find_own_grader(task):
         raise MacroError(f"{argument} needs the grader in {grader}; if you trust that code, add --task {task}")
 
 
 def _check_task_known(argument: str, task: str) -> None:
     """A route file keeps the name of a task, which says nothing about where a user's own file is."""
+    from macro_routing.tasks.catalog import list_task_names
+
     if task not in list_task_names() and not Path(task).exists():
         raise MacroError(
             f"{argument} was searched on {task}, which is not a built-in task: name its file with --task, or give the"

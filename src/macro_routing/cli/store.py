@@ -1,15 +1,19 @@
 """``macro store``: what scores are kept, and forgetting those of models and prompts no longer used."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from macro_routing.cli.console import print_json
 from macro_routing.cli.help_groups import make_command_group
 from macro_routing.errors import MacroError
-from macro_routing.evaluation.score_store import ScoreStore, StoredScopeSummary, default_store_path
+
+if TYPE_CHECKING:
+    from macro_routing.evaluation.score_store import ScoreStore, StoredScopeSummary
 
 app = make_command_group(help="Look at the score store, or forget part of it.")
 StoreOption = Annotated[
@@ -18,6 +22,8 @@ StoreOption = Annotated[
 
 
 def _open_existing_score_store(path: Path | None) -> ScoreStore:
+    from macro_routing.evaluation.score_store import ScoreStore, default_store_path
+
     path = path or default_store_path()
     if not path.is_file():
         raise MacroError(f"there is no score store at {path}")

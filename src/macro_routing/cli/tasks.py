@@ -5,8 +5,6 @@ from typing import Annotated
 import typer
 
 from macro_routing.cli.console import print_json
-from macro_routing.tasks.benchmarks import BENCHMARKS, CONTAMINATED_PAIRS
-from macro_routing.tasks.synthetic import SYNTHETIC_TASKS
 
 
 def tasks(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
@@ -17,6 +15,9 @@ def tasks(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] =
 
     Example: `macro tasks`
     """
+    from macro_routing.tasks.benchmarks import BENCHMARKS, CONTAMINATED_PAIRS
+    from macro_routing.tasks.synthetic import SYNTHETIC_TASKS
+
     if as_json:
         benchmarks = {
             name: {key: getattr(entry, key) for key in ("title", "kind", "test_size", "licence", "hub_id", "folder")}

@@ -8,8 +8,10 @@ from pathlib import Path
 from macro_routing.deploy.checkpoint_tensors import list_checkpoint_tensors, unroll_tensors
 from macro_routing.errors import ExportError
 from macro_routing.files import atomic_output, describe_os_error
-from macro_routing.models.catalog import BUILT_IN_MODELS, MessageCallback, ignore_message
-from macro_routing.models.frozen import LoadOptions, ModelMetadata, read_model_metadata
+from macro_routing.models.built_in import BUILT_IN_MODELS
+from macro_routing.models.catalog import MessageCallback, ignore_message
+from macro_routing.models.frozen import ModelMetadata, read_model_metadata
+from macro_routing.models.load_options import LoadOptions
 from macro_routing.models.support import check_model_can_be_routed
 from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.routes.route import Route

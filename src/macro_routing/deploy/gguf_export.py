@@ -14,7 +14,8 @@ from typing import Any
 from macro_routing.deploy.checkpoint_tensors import StoredTensor, list_copyable_tensors, unroll_tensors
 from macro_routing.deploy.export_common import open_export_output, reject_unexportable
 from macro_routing.errors import ExportError
-from macro_routing.models.frozen import LoadOptions, ModelMetadata, load_tokenizer
+from macro_routing.models.frozen import ModelMetadata, load_tokenizer
+from macro_routing.models.load_options import LoadOptions
 from macro_routing.models.pretokenizers import identify_pretokenizer
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile

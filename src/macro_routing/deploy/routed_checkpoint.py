@@ -15,7 +15,8 @@ from typing import Any
 from macro_routing.deploy.export_common import copy_companion_files, get_hub_commit, open_export_output
 from macro_routing.deploy.model_card import write_model_card
 from macro_routing.errors import ModelError, shorten_value
-from macro_routing.models.frozen import LoadOptions, ModelMetadata, read_model_metadata
+from macro_routing.models.frozen import ModelMetadata, read_model_metadata
+from macro_routing.models.load_options import LoadOptions
 from macro_routing.routes.mixture import RouteOrMixture, parse_program_or_mixture, require_question
 from macro_routing.routes.route_file import RouteFile
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from macro_routing.errors import ModelError
-from macro_routing.models.frozen import FrozenModel, ModelPlaceholder
 from macro_routing.settings import check_choice
 
-if TYPE_CHECKING:  # needs triton
+if TYPE_CHECKING:
     from macro_routing.engine.fused.decoder import FusedDecoder
+    from macro_routing.models.frozen import FrozenModel
 
 AUTO, EAGER, FUSED = "auto", "eager", "fused"
 DECODERS = (AUTO, EAGER, FUSED)
@@ -22,6 +22,8 @@ _FUSED_DECODERS: WeakKeyDictionary[FrozenModel, FusedDecoder] = WeakKeyDictionar
 
 def fused_unsupported_reason(model: Any, choice: str = AUTO) -> str | None:
     """Why ``model`` decodes eagerly; None when it uses the fused decoder. Rejects ``fused`` where it is impossible."""
+    from macro_routing.models.frozen import ModelPlaceholder
+
     check_choice("decoder", choice, DECODERS)
     if choice == EAGER:
         return "decoder = eager was chosen"

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from macro_routing.engine.batching import Tokens, pad_left
 from macro_routing.engine.generation import DecodingStage, GenerationRequest, max_new_tokens
 from macro_routing.engine.memory import BatchLimit, run_halving_on_oom
@@ -17,17 +19,25 @@ from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.model_answers import answer_examples, answer_with_every_route
 from macro_routing.evaluation.outcomes import ExampleOutcome
-from macro_routing.evaluation.racing import NEVER
 from macro_routing.evaluation.score_store import ScoreStore
+from macro_routing.evaluation.scoring_settings import NEVER
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.models.routing import apply_route
 from macro_routing.routes.route import Route, Step
+from macro_routing.routes.space import RouteSpace
 from macro_routing.search.macro import select_elite
+from macro_routing.search.policy import MarkovPolicy
 from macro_routing.tasks.task import Example, Task
 
 _CHUNKS = 6
 """Both paths take turns on chunks of the examples, so that a machine that slows down slows both."""
 _REPEATED_BLOCK_SIZES = (1, 2, 3, 5)
+
+
+def draw_routes_from_prior(layers: int, draws: int, seed: int) -> list[Route]:
+    """Routes as a search draws them before it has learnt anything; some may be equal."""
+    policy, rng = MarkovPolicy.make_prior(RouteSpace(layers)), np.random.default_rng(seed)
+    return [policy.sample_program(rng).to_route(layers) for _ in range(draws)]
 
 
 def make_repeat_and_skip_routes(layers: int) -> list[Route]:

@@ -16,13 +16,13 @@ from macro_routing.evaluation.decoding_settings import DecodingSettings, default
 from macro_routing.evaluation.lazy_outcome_table import LazyOutcomeTable
 from macro_routing.evaluation.model_answers import answer_pairs, answer_with_every_route
 from macro_routing.evaluation.outcomes import ExampleOutcome, RacedRoundScores, RouteEvaluation
-from macro_routing.evaluation.racing import EXACT, NEVER, UnitRoute, race_routes
+from macro_routing.evaluation.racing import UnitRoute, race_routes
 from macro_routing.evaluation.score_store import ScoreStore
+from macro_routing.evaluation.scoring_settings import EXACT, NEVER, UnitSizes
 from macro_routing.evaluation.statistics import compare_paired, wilson_interval
 from macro_routing.evaluation.work_items import (
     EvaluatorSpec,
     Results,
-    UnitSizes,
     WorkItem,
     WorkItemExecutor,
     WorkUnit,

@@ -11,7 +11,7 @@ from macro_routing.evaluation.mixture_weights import (
 )
 from macro_routing.routes.mixture import MAX_MEMBERS, RouteOrMixture, to_simplest_form
 from macro_routing.search.decision_settings import DecisionSettings
-from macro_routing.search.mixture_controls import DOLA, PMI, READOUTS, ROUTE_AVERAGE, SKIP_LAYER_CD
+from macro_routing.search.method_names import DOLA, PMI, READOUTS, ROUTE_AVERAGE, SKIP_LAYER_CD
 
 _AVERAGED = 3
 _FOLDS_SEED = 0

@@ -122,13 +122,20 @@ def choose_members(  # noqa: PLR0913
     seed: int,
     ridge: float = RIDGE,
     is_allowed: IsAllowed = lambda _: True,
+    groups: NDArray[np.int64] | None = None,
 ) -> list[FittedMembers]:
-    """Mixtures of 1, 2, … routes, up to the number whose loss is lowest in cross-validation; fitted on all examples."""
-    order = np.random.default_rng([seed, _FOLDS_STREAM]).permutation(len(answers))
+    """Mixtures of 1, 2, … routes, up to the number whose loss is lowest in cross-validation; fitted on all examples.
+
+    Examples of the same group, if groups are given, are in the same fold.
+    """
+    groups = np.arange(len(answers)) if groups is None else groups
+    order = np.random.default_rng([seed, _FOLDS_STREAM]).permutation(np.unique(groups))
     losses = np.zeros(max_members)
     for fold in range(N_FOLDS):
-        validation = order[fold::N_FOLDS]
-        rest = np.setdiff1d(order, validation)
+        is_validation = np.isin(groups, order[fold::N_FOLDS])
+        validation, rest = np.flatnonzero(is_validation), np.flatnonzero(~is_validation)
+        if not len(validation):  # there are fewer groups than folds
+            continue
         path = add_members(scores[:, rest], answers[rest], max_members, ridge, is_allowed)
         for count in range(max_members):
             members = path[min(count, len(path) - 1)]

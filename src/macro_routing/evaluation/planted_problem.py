@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 
 from macro_routing.errors import SettingsError
 from macro_routing.evaluation.final_decision import FinalistEvidence, assess_finalists, decide_route
-from macro_routing.evaluation.racing import NEVER, race_routes
-from macro_routing.evaluation.work_items import UnitSizes, shuffle_indices_into_units
+from macro_routing.evaluation.racing import race_routes
+from macro_routing.evaluation.scoring_settings import NEVER, UnitSizes
+from macro_routing.evaluation.work_items import shuffle_indices_into_units
 from macro_routing.routes.route import Route
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.macro import select_candidate

@@ -10,12 +10,11 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from macro_routing.evaluation.scoring_settings import EXACT, NEVER, RACING_MODES, STATISTICAL
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import Outcome, Score, ScoringFailure, StoppedScore
 from macro_routing.settings import check_choice
 
-NEVER, EXACT, STATISTICAL = "never", "exact", "statistical"
-RACING_MODES = (EXACT, STATISTICAL, NEVER)
 _DEVIATIONS = 2.0
 """Statistical racing: number of standard deviations that must separate a draw from the elite."""
 _TOLERANCE = 1e-9

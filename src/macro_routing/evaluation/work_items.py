@@ -12,47 +12,23 @@ so there outcomes agree up to rounding.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Annotated, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from macro_routing.engine.prefix_tree import prefix_sharing_sort_key
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.outcomes import ExampleOutcome
+from macro_routing.evaluation.scoring_settings import UnitSizes
 from macro_routing.routes.mixture import RouteOrMixture, to_mixture
 from macro_routing.search.searcher import ScoringFailure
-from macro_routing.settings import AllowedRange, CheckedSettings
 from macro_routing.tasks.task import Example
 
 WorkUnit = tuple[Example, ...]
 _EARLY_SHARE = 0.3
 """Share of a race's examples on which hardly any route can be stopped, unless the elite is very good."""
-_UNIT_SIZE = AllowedRange(1, symbol="examples per unit")
 _ORDER_SEED = 20_240_501
 """Seed of the order in which a race visits its units; any fixed number works."""
-
-
-@dataclass(frozen=True)
-class UnitSizes(CheckedSettings):
-    """Examples per unit, and the memory that a unit may use for shared states."""
-
-    race: Annotated[int, _UNIT_SIZE] = 8
-    """In a race, on the first examples: hardly any route can be stopped there."""
-    race_late: Annotated[int, _UNIT_SIZE] = 2
-    """In a race, on the later examples: small units stop a losing route early, large ones use a GPU better."""
-    full: Annotated[int, _UNIT_SIZE] = 64
-    """Where every route is scored on every example."""
-    state_megabytes: Annotated[int, AllowedRange(1)] = 2048
-    """Maximum memory for hidden states that are kept for other branches of the prefix tree."""
-
-    @classmethod
-    def for_device(cls, device: str) -> "UnitSizes":
-        """Sizes that suit a device type.
-
-        A GPU takes hardly longer for eighty examples than for eight, since it waits for the longest answer in any case;
-        with units of 32 a round took longer raced than fully scored.
-        """
-        return cls() if device == "cpu" else cls(race=80, race_late=80, full=1024)
 
 
 def split_examples_into_work_units(examples: Sequence[Example], size: int) -> list[WorkUnit]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from macro_routing.lazy_imports import make_lazy_imports
 
 if TYPE_CHECKING:
-    from macro_routing.models.frozen import FrozenModel, LoadOptions, freeze_model, load_model
+    from macro_routing.models.frozen import FrozenModel, freeze_model, load_model
     from macro_routing.models.hidden_states import apply_lm_head, collect_hidden_states
+    from macro_routing.models.load_options import LoadOptions
     from macro_routing.models.routing import apply_route
 
 __all__ = [
@@ -26,7 +27,7 @@ __getattr__, __dir__ = make_lazy_imports(
     __name__,
     {
         "FrozenModel": "frozen",
-        "LoadOptions": "frozen",
+        "LoadOptions": "load_options",
         "freeze_model": "frozen",
         "load_model": "frozen",
         "collect_hidden_states": "hidden_states",

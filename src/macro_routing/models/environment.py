@@ -7,8 +7,9 @@ import shutil
 import sys
 from dataclasses import dataclass
 
+from macro_routing.models.built_in import BUILT_IN_MODELS
 from macro_routing.models.cache_folder import get_macro_cache_folder
-from macro_routing.models.catalog import BUILT_IN_MODELS, get_cache_folder_of_converted_gguf
+from macro_routing.models.catalog import get_cache_folder_of_converted_gguf
 from macro_routing.version import __version__
 
 EXTRA_PACKAGES = {

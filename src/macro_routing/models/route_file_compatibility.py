@@ -1,12 +1,16 @@
 """Check whether a route file was made for a model. Everything that reads a route file uses this check."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from macro_routing.errors import ModelError, RouteError
-from macro_routing.models.catalog import MessageCallback
 from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.routes.route_file import RouteFile
+
+if TYPE_CHECKING:
+    from macro_routing.models.catalog import MessageCallback
 
 _SIGNIFICANCE_LEVEL = 0.05
 """A gain with a p-value of at least this much may be noise."""

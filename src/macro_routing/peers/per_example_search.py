@@ -9,43 +9,20 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 from macro_routing.errors import SettingsError
-from macro_routing.peers.router_settings import RouterSettings
+from macro_routing.peers.per_example_settings import select_settings_fields
 from macro_routing.routes.route import Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.random_streams import check_seed, sample_examples
+from macro_routing.search.random_streams import sample_examples
 from macro_routing.search.searcher import MAX_EXAMPLES
 from macro_routing.search.tree_actions import ProgramTreeActions, SkipRepeatEdits
-from macro_routing.search.tree_search import TreeSearch, TreeSettings, run_searches_in_lockstep
-from macro_routing.settings import AllowedRange, check_integer
+from macro_routing.search.tree_search import TreeSearch, run_searches_in_lockstep
+from macro_routing.search.tree_settings import TreeSettings
+from macro_routing.settings import check_integer, check_seed
 
 PUBLISHED_EXAMPLES = 100
-_Settings = TypeVar("_Settings", bound=TreeSettings | RouterSettings)
-
-
-@dataclass(frozen=True)
-class ColaSettings(TreeSettings):
-    """Settings of CoLA: a search per test example, with its answer known."""
-
-    min_layers_saved: Annotated[int, AllowedRange(1)] = 1
-    """CoLA accepts any shorter path with a correct answer."""
-
-
-@dataclass(frozen=True)
-class DrLLMSettings(RouterSettings, TreeSettings):
-    """Settings of Dr.LLM: its search for labels, and its routers."""
-
-    @property
-    def router_settings(self) -> RouterSettings:
-        """Settings of the routers."""
-        return _select_settings_fields(RouterSettings, self)
-
-
-def _select_settings_fields(kind: type[_Settings], settings: TreeSettings) -> _Settings:
-    """The part of combined settings that belongs to one class."""
-    return kind(**{field.name: getattr(settings, field.name) for field in dataclasses.fields(kind)})
 
 
 @dataclass(frozen=True)
@@ -114,7 +91,7 @@ class PerExampleSearch:
         """Run every searched example's search to its end; ``score`` scores (index of the example, route) pairs."""
         actions: Any = ProgramTreeActions(self.space) if self.extended else SkipRepeatEdits(self.space.layers)
         settings = dataclasses.replace(
-            _select_settings_fields(TreeSettings, self.settings), simulations=self.simulations
+            select_settings_fields(TreeSettings, self.settings), simulations=self.simulations
         )
         searches = [TreeSearch(actions, settings, self.seed, example=index) for index in self.searched_example_indices]
         run_searches_in_lockstep(

@@ -15,7 +15,7 @@ from macro_routing.errors import SettingsError
 from macro_routing.models.frozen import FrozenModel
 from macro_routing.peers.router_network import StackedRouters, get_hidden_size, pool_windows
 from macro_routing.peers.router_settings import RouterSettings
-from macro_routing.search.random_streams import check_seed
+from macro_routing.settings import check_seed
 
 NO_DECISION = -1
 """The target after the end of a prompt's label."""

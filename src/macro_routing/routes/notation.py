@@ -10,8 +10,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import yaml
-
 from macro_routing.errors import NotationError, RouteError, shorten_value
 from macro_routing.routes.mixture import RouteOrMixture, parse_program_or_mixture, require_single_route
 from macro_routing.routes.paper_notation import parse_program
@@ -199,6 +197,8 @@ def _format_layer_ranges(route: Route) -> str:
 
 def _parse_mergekit(text: str, layers: int) -> Route:
     """Read a mergekit passthrough configuration whose slices all come from one model, unscaled."""
+    import yaml
+
     try:
         value = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError, TypeError, AttributeError) as error:
@@ -245,6 +245,8 @@ def _parse_mergekit_slice(part: Any, where: str, layers: int) -> tuple[str, int,
 
 def format_mergekit(route: Route, model: str, dtype: str = "bfloat16") -> str:
     """A mergekit passthrough configuration that writes the route out as a deeper checkpoint; adds are rejected."""
+    import yaml
+
     slices = [
         {"sources": [{"model": model, "layer_range": [first, last + 1]}]}
         for first, last in _split_into_layer_ranges(route, "mergekit")

@@ -5,20 +5,32 @@ in what was not given; some values depend on the model or the task and are resol
 the only list of options: flags, the TOML reader, the reproduce command and the documentation are derived from them.
 """
 
+from __future__ import annotations
+
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from macro_routing.engine.decoders import AUTO, DECODERS
 from macro_routing.errors import SettingsError
 from macro_routing.evaluation.decoding_settings import DecodingSettings, default_answer_mode
-from macro_routing.evaluation.racing import EXACT, RACING_MODES
-from macro_routing.evaluation.work_items import UnitSizes
-from macro_routing.models.catalog import BUILT_IN_MODELS, DEFAULT_MODEL
-from macro_routing.models.frozen import FrozenModel, LoadOptions
-from macro_routing.routes.space import RouteSpace
+from macro_routing.evaluation.scoring_settings import EXACT, RACING_MODES, UnitSizes
+from macro_routing.models.built_in import BUILT_IN_MODELS, DEFAULT_MODEL
+from macro_routing.models.load_options import LoadOptions
+from macro_routing.runs.config_tables import (
+    ANSWERING,
+    BUDGET,
+    DATA,
+    MODEL,
+    PRESET_DECIDES,
+    SEARCH,
+    AnswerSettings,
+    DataSettings,
+    GuardTaskSettings,
+    SpaceSettings,
+)
 from macro_routing.runs.methods import (
     CONTROL,
     GUIDED,
@@ -26,139 +38,30 @@ from macro_routing.runs.methods import (
     MAX_EVALUATIONS,
     METHODS,
     ROUTE_SEARCH,
-    MethodInputs,
-    SearchPlan,
     SearchSettings,
     list_used_decision_settings,
     make_search_settings,
 )
 from macro_routing.runs.presets import PRESET_METHODS, PRESETS, get_paper_settings_for_model
 from macro_routing.search.decision_settings import SPEED, DecisionSettings
-from macro_routing.search.random_streams import check_seed
 from macro_routing.settings import (
     build_settings,
     check_choice,
     check_integer,
     check_known_keys,
     check_number,
-    check_string,
+    check_seed,
     get_field_options,
     option,
 )
-from macro_routing.tasks.catalog import list_task_names
-from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD, MODES
-from macro_routing.tasks.task import CHOICE, Task
+from macro_routing.tasks.prompts import LIKELIHOOD
+from macro_routing.tasks.task import CHOICE
 from macro_routing.workers.worker_settings import WorkerSettings
 
-MODEL, DATA, ANSWERING, SEARCH, BUDGET = "Model", "Data", "Answering", "Search", "Budget"
-"""Panels that the options of a run are grouped in; loading is under Model, workers are under Execution."""
-_PRESET_DECIDES = "the preset's"
-_PATH = "PATH"
-
-
-@dataclass(frozen=True)
-class DataSettings:
-    """Where examples come from and how many are used."""
-
-    data_dir: str | None = option(
-        None, "Folder with the benchmarks' files; else MACRO_DATA_DIR, else the hub.", DATA, metavar=_PATH
-    )
-    question: str = option("question", "Column of the question, for a file of your own.", DATA)
-    answer: str = option("answer", "Column of the answer.", DATA)
-    choices: str = option("", "Column of the choices, or several, separated by commas.", DATA)
-    kind: str | None = option(None, "Kind of the answers: number, choice, math or text.", DATA)
-    training: int = option(1000, "Number of training examples.", DATA, shown_default=_PRESET_DECIDES)
-    validation: int = option(200, "Number of validation examples.", DATA, shown_default=_PRESET_DECIDES)
-    test: int | None = option(
-        None, "Use only the first N test examples.", DATA, shown_default="all, or the preset's", metavar="N"
-    )
-    test_seed: int | None = option(
-        None, "Seed of the test set; runs of other seeds share it.", DATA, shown_default="the seed, or the preset's"
-    )
-
-    def __post_init__(self) -> None:
-        """Reject impossible sizes and names."""
-        for name in ("data_dir", "question", "answer", "choices", "kind"):
-            check_string(name, getattr(self, name))
-        check_integer("training", self.training, minimum=1)
-        check_integer("validation", self.validation, minimum=1)
-        if self.test is not None:
-            check_integer("test", self.test, minimum=1)
-        if self.test_seed is not None:
-            check_integer("test_seed", self.test_seed, minimum=0, maximum=2**32 - 1)
-
-
-@dataclass(frozen=True)
-class AnswerSettings:
-    """How the model answers; ``mode`` may be left to the task."""
-
-    mode: str = option(
-        AUTO,
-        "How the model answers; auto: likelihood for choices, direct for the rest.",
-        ANSWERING,
-        choices=(AUTO, *MODES),
-    )
-    reasoning_budget: int = option(400, "Maximum reasoning tokens.", ANSWERING)
-    answer_budget: int = option(128, "Maximum answer tokens.", ANSWERING)
-    by_letter: bool = option(False, "Compare the likelihood of the choices' letters, not of their texts.", ANSWERING)
-    stop_loops: bool = option(
-        False, "Stop generating an answer that loops.", ANSWERING, flag="--stop-loops/--no-stop-loops"
-    )
-
-    def __post_init__(self) -> None:
-        """Reject impossible settings."""
-        self.resolve_answer_mode(DIRECT)
-
-    def resolve_answer_mode(self, automatic: str) -> DecodingSettings:
-        """How answers are obtained where ``automatic`` is the task's own mode."""
-        mode = automatic if self.mode == AUTO else self.mode
-        return DecodingSettings(**{**dataclasses.asdict(self), "mode": mode})
-
-
-@dataclass(frozen=True)
-class SpaceSettings:
-    """The route space, but for the number of layers, which is the model's; see ``RouteSpace``."""
-
-    max_length: int = option(0, "Maximum length of a route, in layers.", SEARCH, shown_default="layers + 12")
-    radius: int = 5
-    window: int = option(
-        6, "Search only routes that every export supports: nothing is added to a state.", SEARCH,
-        flag="--no-adds", flag_value=0,
-    )  # fmt: skip
-    coefficients: tuple[float, ...] = (1.0,)
-    phase: bool = True
-    displacement: bool = True
-    operator: bool = True
-    previous_layer: bool = False
-
-    def __post_init__(self) -> None:
-        """Reject what no model could have; the maximum length is checked when the model is known."""
-        self.make_space(2, max_length=0)
-        check_integer("max_length (T_max)", self.max_length, minimum=0)
-
-    def make_space(self, layers: int, **automatic: Any) -> RouteSpace:
-        """The space over a model's layers."""
-        return RouteSpace(layers, **{**dataclasses.asdict(self), **automatic})
-
-
-@dataclass(frozen=True)
-class GuardTaskSettings:
-    """Other tasks that the chosen route must not harm too much."""
-
-    tasks: tuple[str, ...] = option(
-        (), "A task on which the chosen route must not lose; may be repeated.", SEARCH, flag="--guard-task"
-    )
-    max_drop: float = option(2.0, "Maximum loss on each guard task, in points of accuracy.", SEARCH)
-    examples: int = 200
-    """Validation examples per task."""
-
-    def __post_init__(self) -> None:
-        """Reject impossible guards."""
-        if isinstance(self.tasks, str) or not all(isinstance(task, str) and task for task in self.tasks):
-            raise SettingsError(f"tasks = {self.tasks!r} is not allowed: it must be a list of tasks")
-        object.__setattr__(self, "tasks", tuple(self.tasks))
-        check_number("max_drop", self.max_drop, minimum=0, maximum=100)
-        check_integer("examples", self.examples, minimum=1)
+if TYPE_CHECKING:  # numpy is needed to search, not to say what is searched
+    from macro_routing.models.frozen import FrozenModel
+    from macro_routing.runs.search_building import SearchPlan
+    from macro_routing.tasks.task import Task
 
 
 @dataclass(frozen=True)
@@ -168,7 +71,7 @@ class RunConfig:
     task: str = option("", "A task's name (see `macro tasks`), a .toml, or a .jsonl, .csv or .tsv file.", DATA)
     model: str = option(DEFAULT_MODEL, "A built-in name, a folder, a .gguf file or a hub id.", MODEL)
     preset: str = option("default", "Settings by name.", SEARCH, choices=tuple(PRESETS))
-    method: str = option("", f"Search method: {', '.join(METHODS)}.", SEARCH, shown_default=_PRESET_DECIDES)
+    method: str = option("", f"Search method: {', '.join(METHODS)}.", SEARCH, shown_default=PRESET_DECIDES)
     seed: int = option(0, "Seed of splits and draws.", SEARCH)
     budget: int | None = option(
         None, "Maximum evaluations (route × example) of the search.", BUDGET, shown_default="what MACRO would use"
@@ -206,7 +109,7 @@ class RunConfig:
     """The settings of each table but ``search``, whose settings are the method's."""
 
     @classmethod
-    def from_toml_tables(cls, values: Mapping[str, Any], source: str) -> "RunConfig":
+    def from_toml_tables(cls, values: Mapping[str, Any], source: str) -> RunConfig:
         """A configuration from a TOML file's contents; unknown keys are rejected."""
         names = [item.name for item in dataclasses.fields(cls) if item.name != "given"]
         for name in values:
@@ -228,7 +131,7 @@ class RunConfig:
         config = _check_objective_fits_method(dataclasses.replace(config, **built))
         return dataclasses.replace(config, search=config.build_search_settings({}))
 
-    def with_changes(self, **changes: Any) -> "RunConfig":
+    def with_changes(self, **changes: Any) -> RunConfig:
         """The configuration with other top-level values or whole tables."""
         return RunConfig.from_toml_tables({**self.to_toml_tables(), **changes}, "the changed settings")
 
@@ -302,6 +205,8 @@ class RunConfig:
 
         Except for the preset ``paper``, the number of layers is enough.
         """
+        from macro_routing.runs.search_building import MethodInputs, build_search
+
         if METHODS[self.method].needs_likelihood and decoding.mode != LIKELIHOOD:
             raise SettingsError(
                 f"method = {self.method} is not allowed with mode = {decoding.mode}: it compares choices by likelihood;"
@@ -314,8 +219,9 @@ class RunConfig:
         paper = self.build_search_settings(automatic["search"], MACRO)
         decision = self.resolve_decision(decoding)
         given = frozenset(self.given.get("search", {}))
-        return METHODS[self.method].build(
-            MethodInputs(space, examples, test, self.budget, self.seed, settings, paper, influence, decision, given)
+        return build_search(
+            self.method,
+            MethodInputs(space, examples, test, self.budget, self.seed, settings, paper, influence, decision, given),
         )
 
     def _get_preset_values_for_model(self, frozen: FrozenModel | int) -> dict[str, dict[str, Any]]:
@@ -385,6 +291,8 @@ def _make_tables_absolute(tables: dict[str, dict[str, Any]]) -> dict[str, dict[s
 
 def _make_absolute(value: Any) -> Any:
     """A file or folder by its absolute path; known names, and strings that are not a path, unchanged."""
+    from macro_routing.tasks.catalog import list_task_names
+
     if value is None or value in {*list_task_names(), *BUILT_IN_MODELS}:
         return value
     try:

@@ -20,7 +20,8 @@ from macro_routing.evaluation.model_answers import grade_choice_likelihoods
 from macro_routing.evaluation.outcomes import ExampleOutcome, RouteEvaluation
 from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.models.catalog import fetch_model_folder
-from macro_routing.models.frozen import LoadOptions, load_model, load_tokenizer
+from macro_routing.models.frozen import load_model, load_tokenizer
+from macro_routing.models.load_options import LoadOptions
 from macro_routing.routes.route import Route
 from macro_routing.runs import folder as files
 from macro_routing.runs.final_selection import FinalSelection, select_without_decision

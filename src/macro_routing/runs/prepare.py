@@ -17,7 +17,8 @@ from macro_routing.models.catalog import find_layer_count
 from macro_routing.models.frozen import FrozenModel, load_model
 from macro_routing.models.hidden_states import compute_block_influence
 from macro_routing.peers.per_example_search import PerExampleSearch
-from macro_routing.runs.config import DataSettings, RunConfig, make_run_config
+from macro_routing.runs.config import RunConfig, make_run_config
+from macro_routing.runs.config_tables import DataSettings
 from macro_routing.runs.control_run import ContrastiveRun, ControlRun
 from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.runs.methods import METHODS
@@ -29,7 +30,8 @@ from macro_routing.runs.result import RunResult, read_result
 from macro_routing.runs.search_run import SearchRun
 from macro_routing.runs.trusted_code import check_graders_trusted, check_remote_code_trusted
 from macro_routing.runs.warm_start import check_init_from_exists, check_init_from_fits, make_initial_search_state
-from macro_routing.search.mixture_controls import CONTRASTIVE, ControlSearch
+from macro_routing.search.method_names import CONTRASTIVE
+from macro_routing.search.mixture_controls import ControlSearch
 from macro_routing.search.searcher import Searcher
 from macro_routing.tasks.splits import Splits, count_repeated_questions, make_splits
 from macro_routing.tasks.task import Example, Task

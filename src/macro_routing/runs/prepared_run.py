@@ -18,10 +18,10 @@ from macro_routing.models.environment import describe_environment
 from macro_routing.routes.route import Route
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.folder import ANSWERS, FORMAT, RunFolder
-from macro_routing.runs.methods import SearchPlan
 from macro_routing.runs.options import CONFIG_FILE, format_config_as_toml
 from macro_routing.runs.progress import Listener, Listeners, RunLog, RunPlan
 from macro_routing.runs.result import RunResult, minimum_detectable_gain
+from macro_routing.runs.search_building import SearchPlan
 from macro_routing.search import MacroSearch, Searcher
 from macro_routing.search.decision_settings import DecisionSettings
 from macro_routing.search.mixture_controls import ControlSearch

@@ -5,7 +5,8 @@ import importlib.util
 
 from macro_routing.errors import ModelError
 from macro_routing.models.catalog import fetch_model_folder
-from macro_routing.models.frozen import LoadOptions, read_model_config
+from macro_routing.models.frozen import read_model_config
+from macro_routing.models.load_options import LoadOptions
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.presets import PAPER, is_loaded_in_4bit_by_paper
 

@@ -1,11 +1,15 @@
 """The presets: settings by name, filled in where nothing was given."""
 
-from typing import Any
+from __future__ import annotations
 
-from macro_routing.models.frozen import FrozenModel
+from typing import TYPE_CHECKING, Any
+
 from macro_routing.models.support import get_text_config
 from macro_routing.runs.methods import GUIDED, MACRO
-from macro_routing.search import GuidedSettings
+from macro_routing.search.guided_settings import GuidedSettings
+
+if TYPE_CHECKING:
+    from macro_routing.models.frozen import FrozenModel
 
 _DEEPSEEK_BEGIN = "begin▁of▁sentence"
 """Part of the first token of every text in DeepSeek's tokenizers."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy
 import torch
 
 from macro_routing.engine.batching import Tokens
@@ -25,9 +26,10 @@ from macro_routing.tasks.task import Example
 FORMAT = "macro-cost/1"
 PROMPTS, TOKENS, MIN_TURNS, MAX_TURNS = 4, 8, 3, 20
 MAX_SECONDS = 20.0
-"""No further turn is begun after these; two there are always, for a single one says nothing of its noise."""
+"""No further turn is begun after these, but ``MIN_TURNS`` are always made: fewer say too little of their noise."""
 USEFUL_NOISE = 0.05
-"""Turns end when the ratio of the two times is known this well; a larger uncertainty is told in the report."""
+"""Turns end when the ratio of the two times is known this well; the report shows a larger uncertainty."""
+_MAX_LOG_NOISE = 10.0
 _Turn = tuple[float, float, int | None]
 """Seconds with one token, seconds with all tokens, peak bytes."""
 _NO_END = (-1,)
@@ -75,9 +77,9 @@ def _time_routes(
     turns: dict[RouteOrMixture, list[_Turn]] = {route: [] for route in routes}
     started = time.perf_counter()
     for turn in range(MAX_TURNS):
-        if turn > 1 and time.perf_counter() - started > max_seconds:
-            break
-        if turn >= MIN_TURNS and _uncertainty_of_ratio(list(turns.values())) <= USEFUL_NOISE:
+        if turn >= MIN_TURNS and (
+            time.perf_counter() - started > max_seconds or _uncertainty_of_ratio(list(turns.values())) <= USEFUL_NOISE
+        ):
             break
         for route, model in models.items():
             turns[route].append(_time_one_repeat(model, prompts))
@@ -88,13 +90,13 @@ def _time_routes(
 def _uncertainty_of_ratio(rows: Sequence[Sequence[_Turn]]) -> float:
     """Half the width of the 95 % interval of the ratio of two routes' times, as a share; pairs are of one turn.
 
-    What slows a whole turn down slows both of its halves, so it cancels.
+    What slows a whole turn down slows both of its halves, so it cancels. The interval is Student's, of the logarithm;
+    it is valid for three turns, too.
     """
     first, *others = [np.log([[begun, max(whole - begun, 1e-9)] for begun, whole, _ in turns]) for turns in rows]
-    ratios = [np.median(other - first, axis=0) for other in others]
-    spreads = [np.median(np.abs(other - first - ratio), axis=0) for other, ratio in zip(others, ratios, strict=True)]
-    # The deviation of a median of n normal values is about 1.25 sigma / sqrt(n), and sigma 1.48 median deviations.
-    return float(1.96 * 1.25 * 1.48 * np.max(spreads) / math.sqrt(len(rows[0])))
+    count = len(first)
+    spread = np.max([np.std(other - first, axis=0, ddof=1) for other in others])
+    return math.expm1(min(scipy.stats.t.ppf(0.975, count - 1) * spread / math.sqrt(count), _MAX_LOG_NOISE))
 
 
 def _time_one_repeat(model: Any, prompts: list[Tokens]) -> _Turn:

@@ -28,7 +28,7 @@ from macro_routing.workers.worker_settings import WorkerError
 
 NamedRoute = tuple[str, RouteOrMixture]
 COST_SHARE = 0.1
-"""The most that measuring the cost takes, as a share of the run's time so far."""
+"""Measuring the cost ends after this share of the run's time so far, but makes some turns whatever they take."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,9 @@ class RouteRun(PreparedRun):
             different = list(dict.fromkeys([self.standard_route, route]))
             if len(different) > 1:
                 self.listener.on_message("measuring what the route costs beside the standard pass")
-            seconds = min(MAX_SECONDS, COST_SHARE * (time.perf_counter() - self.prepared_at))
+            # Rounds before a resume count, too; where a run was not resumed, they are a part of its own time.
+            rounds = sum(report.get("seconds", 0.0) for report in folder.read_round_reports())
+            seconds = min(MAX_SECONDS, COST_SHARE * max(rounds, time.perf_counter() - self.prepared_at))
             folder.write_json(files.COST, measure_cost(self.evaluator, different, self.splits.train, seconds))
 
     def _format_route_file(self, result: RunResult, choice: FinalSelection) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from macro_routing.evaluation.final_decision import describe_decision_power
 from macro_routing.evaluation.mixture_weights import fit_mixtures
 from macro_routing.evaluation.outcomes import RacedRoundScores
-from macro_routing.evaluation.racing import NEVER
+from macro_routing.evaluation.scoring_settings import NEVER
 from macro_routing.evaluation.statistics import wilson_interval
 from macro_routing.routes.mixture import Mixture, RouteOrMixture, to_mixture
 from macro_routing.runs import folder as files

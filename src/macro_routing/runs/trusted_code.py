@@ -4,7 +4,6 @@ from pathlib import Path
 
 from macro_routing.errors import RunError
 from macro_routing.runs.config import RunConfig
-from macro_routing.tasks.task_files import find_own_grader
 
 TRUST_REMOTE_CODE, TRUST_GRADER = "--trust-remote-code", "--trust-grader"
 """Flags of ``macro resume``."""
@@ -28,6 +27,8 @@ def check_graders_trusted(config: RunConfig, folder: Path, *, loads_task: bool =
 
 def list_own_graders(config: RunConfig, *, loads_task: bool = True) -> list[Path]:
     """Python files of graders that the tasks of a run bring with them."""
+    from macro_routing.tasks.task_files import find_own_grader
+
     tasks = [*([config.task] if loads_task else []), *config.guard.tasks]
     graders = (find_own_grader(task) for task in tasks)
     return [grader for grader in graders if grader is not None]

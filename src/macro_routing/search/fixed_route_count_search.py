@@ -7,10 +7,11 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 from macro_routing.errors import SettingsError
 from macro_routing.routes.route import Route, check_layer_count_in_range
+from macro_routing.search.fixed_route_count_settings import FixedRouteCountSettings
 from macro_routing.search.random_streams import sample_examples
 from macro_routing.search.searcher import (
     Candidate,
@@ -22,26 +23,7 @@ from macro_routing.search.searcher import (
     SearchState,
     rank_draws,
 )
-from macro_routing.settings import AllowedRange, CheckedSettings, check_integer
-
-
-@dataclass(frozen=True)
-class FixedRouteCountSettings(CheckedSettings):
-    """The settings of every search whose candidates are its best routes by their own scores."""
-
-    k: Annotated[int, AllowedRange(1)] = field(default=5, kw_only=True)
-    """Size of the final set: the k best different routes by their own scores."""
-    anchored: bool = field(default=False, kw_only=True)
-    """Whether the standard pass takes the first place of the final set."""
-
-    def select_final_set(self, draws: Sequence[Draw], layers: int) -> tuple[Candidate, ...]:
-        """The ``k`` best different routes by their own scores."""
-        proposals = [draw.proposal for draw in rank_draws(draws)]
-        if self.anchored:
-            standard = Proposal(Route.standard(layers))
-            proposals = [standard, *(proposal for proposal in proposals if not proposal.route.is_standard)]
-        ranked = enumerate(proposals[: self.k], 1)
-        return tuple(Candidate(proposal.route, proposal.program, rank=rank) for rank, proposal in ranked)
+from macro_routing.settings import check_integer
 
 
 @dataclass(frozen=True)
@@ -90,7 +72,7 @@ class FixedRouteCountSearch(Searcher):
         return self._make_round_from_proposals(state, [Proposal(route) for route in self._propose_routes(state)])
 
     def _list_candidates(self, state: SearchState) -> tuple[Candidate, ...]:
-        return self.settings.select_final_set(state.draws, self.layers)
+        return select_best_routes(self.settings, state.draws, self.layers)
 
 
 @dataclass(frozen=True)
@@ -141,6 +123,16 @@ class StandardPassMethod(FixedRouteCountSearch):
 
     def _list_candidates(self, state: SearchState) -> tuple[Candidate, ...]:  # noqa: ARG002 nothing was scored
         return (Candidate(Route.standard(self.layers), rank=1),)
+
+
+def select_best_routes(settings: FixedRouteCountSettings, draws: Sequence[Draw], layers: int) -> tuple[Candidate, ...]:
+    """The final set: the ``k`` best different routes by their own scores."""
+    proposals = [draw.proposal for draw in rank_draws(draws)]
+    if settings.anchored:
+        standard = Proposal(Route.standard(layers))
+        proposals = [standard, *(proposal for proposal in proposals if not proposal.route.is_standard)]
+    ranked = enumerate(proposals[: settings.k], 1)
+    return tuple(Candidate(proposal.route, proposal.program, rank=rank) for rank, proposal in ranked)
 
 
 def list_early_exit_routes(layers: int) -> tuple[Route, ...]:

@@ -1,11 +1,12 @@
-"""The settings of the guided search."""
+"""The settings of the guided search and of contrastive decoding."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from macro_routing.search.policy import check_epsilons
-from macro_routing.search.route_gp import KERNELS
-from macro_routing.settings import AllowedRange, CheckedSettings, check_choice
+from macro_routing.search.policy_settings import check_epsilons
+from macro_routing.settings import AllowedRange, CheckedSettings, check_choice, option
+
+KERNEL_NAMES = ("combined", "additive", "similarity", "independent")
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class GuidedSettings(CheckedSettings):
     def __post_init__(self) -> None:
         """Reject impossible settings."""
         super().__post_init__()
-        check_choice("kernel", self.kernel, tuple(KERNELS))
+        check_choice("kernel", self.kernel, KERNEL_NAMES)
         check_epsilons(self.epsilon_local, self.epsilon_operator)
 
     @property
@@ -55,3 +56,12 @@ class GuidedSettings(CheckedSettings):
         """Minimum evaluations (route × example) of a search over these examples; ``mixtures`` are finalists, too."""
         held = int(self.holdout * examples)
         return self.draws * (examples - held) + (self.k + mixtures) * held
+
+
+@dataclass(frozen=True)
+class ContrastiveSettings(GuidedSettings):
+    """The settings of contrastive decoding; those of the guided search say on which examples it learns."""
+
+    amateur: str = option(
+        "", "A smaller model of the same tokenizer, subtracted from the model; for the method contrastive.", "Search"
+    )

@@ -2,23 +2,16 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated
 
 import numpy as np
 
-from macro_routing.errors import SearchError, SettingsError
+from macro_routing.errors import SearchError
 from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.policy import check_epsilons
-from macro_routing.search.policy_search import (
-    PAPER_STREAM,
-    PolicySamplingSearcher,
-    PolicySamplingSettings,
-    PolicySearcherBase,
-    PolicySearchState,
-)
+from macro_routing.search.policy_search import PolicySamplingSearcher, PolicySearcherBase, PolicySearchState
+from macro_routing.search.policy_settings import FINAL_SETS, PAPER_STREAM, MacroSettings
 from macro_routing.search.random_streams import RandomStreamPurpose, make_generator
 from macro_routing.search.searcher import (
     Candidate,
@@ -38,61 +31,15 @@ from macro_routing.search.top_k import (
     decode_top_programs,
     decode_top_routes,
 )
-from macro_routing.settings import AllowedRange, check_choice, check_integer, option
+from macro_routing.settings import check_integer
 
-MAX_CANDIDATES = 10_000
-FINAL_SETS = {
+_FINAL_SET_DECODERS = {
     "distinct": decode_top_routes,
     "raw": decode_top_programs,
     "anchored": decode_standard_and_top_routes,
     "marginal": decode_routes_by_total_probability,
 }
-
-
-@dataclass(frozen=True)
-class MacroSettings(PolicySamplingSettings):
-    """The settings of MACRO's search; the defaults are the paper's, but for the final set."""
-
-    elite: Annotated[int, AllowedRange(1, symbol="m")] = option(
-        5, "Best draws that update the policy (m); not in the guided search.", "Search", shown_default="the preset's"
-    )
-    """How many of the best draws move the policy (``m``); equal to ``draws`` means all."""
-    beta: Annotated[float, AllowedRange(0, symbol="β")] = 1.8262
-    """How sharply better draws outweigh worse ones within the elite (``β``)."""
-    alpha: Annotated[float, AllowedRange(0, symbol="α")] = 0.0397
-    """Weight of the current policy in the new one, as a pseudo-count (``α``)."""
-    temperature: Annotated[float, AllowedRange(0.001, symbol="τ")] = 1.0
-    """Sampling temperature (``τ``); decoding always uses 1."""
-    epsilon_local: Annotated[float, AllowedRange(0, 1, symbol="ε_loc")] = 0.2
-    """Prior mass spread over all moves and rejoin (``ε_loc``)."""
-    epsilon_operator: Annotated[float, AllowedRange(0, 1, symbol="ε_op")] = 0.0867
-    """Prior mass spread over all adds (``ε_op``)."""
-    replay: Annotated[float, AllowedRange(0, 1, symbol="λ")] = 0.1
-    """Share of every round's fresh examples that later rounds see again (``λ``)."""
-    smoothing: Annotated[float, AllowedRange(0, 1, exclusive=True, symbol="η")] = 1.0
-    """How far the policy moves to its update (``η``); 1 is all the way."""
-    k: Annotated[int, AllowedRange(1, MAX_CANDIDATES)] = option(
-        5,
-        "Candidates that are validated at the end; not in the guided search.",
-        "Search",
-        shown_default="the preset's",
-    )
-    """Size of the final set."""
-    final_set: str = "distinct"
-    """``distinct``: the k most probable different routes; ``raw``: the k most probable programs, then duplicates
-    dropped (the paper's way); ``anchored``: the standard pass and the k - 1 most probable other routes; ``marginal``:
-    the k routes that all their programs together make most probable."""
-
-    def __post_init__(self) -> None:
-        """Reject impossible settings."""
-        super().__post_init__()
-        if self.elite > self.draws:
-            raise SettingsError(
-                f"elite (m) = {self.elite} is not allowed: it must be at most draws (K) = {self.draws},"
-                " and equal to it to keep all draws"
-            )
-        check_epsilons(self.epsilon_local, self.epsilon_operator)
-        check_choice("final_set", self.final_set, tuple(FINAL_SETS))
+assert tuple(_FINAL_SET_DECODERS) == FINAL_SETS
 
 
 @dataclass(frozen=True)
@@ -101,7 +48,7 @@ class MacroSearch(PolicySamplingSearcher, PolicySearcherBase):
 
     space: RouteSpace
     examples: int
-    settings: MacroSettings = MacroSettings()
+    settings: MacroSettings = field(default_factory=MacroSettings)
     seed: int = 0
 
     name = "macro"
@@ -123,7 +70,7 @@ class MacroSearch(PolicySamplingSearcher, PolicySearcherBase):
 
     def _list_candidates(self, state: PolicySearchState) -> tuple[Candidate, ...]:
         """The final set, decoded exactly."""
-        return FINAL_SETS[self.settings.final_set](self.policy(state), self.settings.k)
+        return _FINAL_SET_DECODERS[self.settings.final_set](self.policy(state), self.settings.k)
 
     def candidate_of_most_probable_program(self, state: SearchState) -> Candidate:
         """The variant "top-1": the route of the single most probable program, without validation."""

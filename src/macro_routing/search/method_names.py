@@ -1,5 +1,7 @@
 """The names of the ways to search, where a command can list them without loading any."""
 
+PMI, DOLA, SKIP_LAYER_CD = "pmi", "dola", "skip-layer-cd"
+ROUTE_AVERAGE, READOUTS, CONTRASTIVE = "route-average", "readouts", "contrastive"
 METHOD_NAMES = (
     "guided",
     "macro",
@@ -14,11 +16,6 @@ METHOD_NAMES = (
     "drllm",
     "drllm-ext",
     "cola",
-    "pmi",
-    "dola",
-    "skip-layer-cd",
-    "route-average",
-    "readouts",
-    "contrastive",
+    *(PMI, DOLA, SKIP_LAYER_CD, ROUTE_AVERAGE, READOUTS, CONTRASTIVE),
     "standard",
 )

@@ -18,10 +18,8 @@ from macro_routing.routes.route import Route
 from macro_routing.search.fixed_route_count_search import list_early_exit_routes
 from macro_routing.search.guided import GuidedSearch
 from macro_routing.search.guided_settings import GuidedSettings
+from macro_routing.search.method_names import CONTRASTIVE, DOLA, PMI, READOUTS, ROUTE_AVERAGE, SKIP_LAYER_CD
 
-PMI, DOLA, SKIP_LAYER_CD, ROUTE_AVERAGE, READOUTS, CONTRASTIVE = MIXTURE_CONTROLS = (
-    *("pmi", "dola", "skip-layer-cd", "route-average", "readouts", "contrastive"),
-)
 CONTRAST_WEIGHTS = (1.5, -0.5)
 """Weights of the stronger and the weaker prediction, those of contrastive decoding."""
 _SKIPPED_SHARE = 8

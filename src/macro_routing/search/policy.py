@@ -8,10 +8,10 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from macro_routing.errors import SearchError, SettingsError
+from macro_routing.errors import SearchError
 from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import PartialProgramPosition, RouteSpace
-from macro_routing.settings import check_number
+from macro_routing.search.policy_settings import check_epsilons
 
 Table = NDArray[np.float64]
 
@@ -156,14 +156,3 @@ class MarkovPolicy:
             mixed = (1 - smoothing) * self.table[state] + smoothing * fresh / fresh.sum()
             table[state] = mixed / mixed.sum()
         return MarkovPolicy(self.space, table)
-
-
-def check_epsilons(epsilon_local: float, epsilon_operator: float) -> None:
-    """Reject exploration masses that are not probabilities."""
-    check_number("epsilon_local (ε_loc)", epsilon_local, minimum=0, maximum=1)
-    check_number("epsilon_operator (ε_op)", epsilon_operator, minimum=0, maximum=1)
-    if epsilon_local + epsilon_operator > 1:
-        raise SettingsError(
-            f"epsilon_local + epsilon_operator = {epsilon_local + epsilon_operator:g} is not allowed:"
-            " the two exploration masses must sum to at most 1"
-        )

@@ -2,43 +2,14 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.paper_stream import count_random_numbers, make_paper_generator, sample_paper_program
 from macro_routing.search.policy import MarkovPolicy, Table
+from macro_routing.search.policy_settings import PAPER_STREAM
 from macro_routing.search.random_streams import RandomStreamPurpose, assign_examples_to_rounds, make_generator
 from macro_routing.search.searcher import Proposal, Round, RoundSize, Searcher, SearchState
-from macro_routing.settings import AllowedRange, CheckedSettings, check_choice, option
-
-PAPER_STREAM = "paper"
-PER_ROUND_STREAM = "per-round"
-STREAMS = (PER_ROUND_STREAM, PAPER_STREAM)
-
-
-@dataclass(frozen=True)
-class PolicySamplingSettings(CheckedSettings):
-    """The settings of every search whose rounds are samples of a policy on chunks of the training examples."""
-
-    iterations: Annotated[int, AllowedRange(1, symbol="I")] = option(
-        10, "Rounds (I).", "Search", shown_default="the preset's"
-    )
-    """Rounds of drawing and updating (``I``)."""
-    draws: Annotated[int, AllowedRange(1, symbol="K")] = option(
-        30,
-        "Routes per round (K); with --budget the guided search takes more if it pays for them.",
-        "Search",
-        shown_default="the preset's",
-    )
-    """Programs drawn per round (``K``)."""
-    stream: str = PER_ROUND_STREAM
-    """Random numbers of the draws: ``per-round``, a generator for every round; ``paper``, the one generator of the
-    authors' searches."""
-
-    def __post_init__(self) -> None:
-        """Reject impossible settings."""
-        super().__post_init__()
-        check_choice("stream", self.stream, STREAMS)
 
 
 class PolicySamplingSearcher(Searcher):

@@ -1,32 +1,14 @@
 """Random search in MACRO's route space at the same budget: the control that shows what learning adds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated
 
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.fixed_route_count_search import FixedRouteCountSettings
-from macro_routing.search.policy import MarkovPolicy, check_epsilons
-from macro_routing.search.policy_search import PolicySamplingSearcher, PolicySamplingSettings
+from macro_routing.search.fixed_route_count_search import select_best_routes
+from macro_routing.search.policy import MarkovPolicy
+from macro_routing.search.policy_search import PolicySamplingSearcher
+from macro_routing.search.policy_settings import RandomSettings
 from macro_routing.search.searcher import Candidate, Round, SearchState
-from macro_routing.settings import AllowedRange
-
-
-@dataclass(frozen=True)
-class RandomSettings(PolicySamplingSettings, FixedRouteCountSettings):
-    """The settings of the random search; it always samples from the prior."""
-
-    epsilon_local: Annotated[float, AllowedRange(0, 1, symbol="ε_loc")] = 0.2
-    """Prior mass spread over all moves and rejoin (``ε_loc``)."""
-    epsilon_operator: Annotated[float, AllowedRange(0, 1, symbol="ε_op")] = 0.0867
-    """Prior mass spread over all adds (``ε_op``)."""
-    replay: Annotated[float, AllowedRange(0, 1, symbol="λ")] = 0.1
-    """Share of every round's fresh examples that later rounds see again (``λ``)."""
-
-    def __post_init__(self) -> None:
-        """Reject impossible settings."""
-        super().__post_init__()
-        check_epsilons(self.epsilon_local, self.epsilon_operator)
 
 
 @dataclass(frozen=True)
@@ -35,7 +17,7 @@ class RandomSearch(PolicySamplingSearcher):
 
     space: RouteSpace
     examples: int
-    settings: RandomSettings = RandomSettings()
+    settings: RandomSettings = field(default_factory=RandomSettings)
     seed: int = 0
 
     name = "random"
@@ -48,4 +30,4 @@ class RandomSearch(PolicySamplingSearcher):
         return self._sample_round(state, self._prior)
 
     def _list_candidates(self, state: SearchState) -> tuple[Candidate, ...]:
-        return self.settings.select_final_set(state.draws, self.space.layers)
+        return select_best_routes(self.settings, state.draws, self.space.layers)

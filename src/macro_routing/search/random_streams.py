@@ -9,7 +9,6 @@ from enum import IntEnum
 import numpy as np
 
 from macro_routing.errors import SettingsError
-from macro_routing.settings import check_integer
 
 
 class RandomStreamPurpose(IntEnum):
@@ -30,11 +29,6 @@ class RandomStreamPurpose(IntEnum):
 def make_generator(seed: int, stream: RandomStreamPurpose, *numbers: int) -> np.random.Generator:
     """The generator of a stream; ``numbers`` are such as the round or the example."""
     return np.random.default_rng([seed, int(stream), *numbers])
-
-
-def check_seed(seed: int) -> None:
-    """Reject seeds that do not fit one word of a stream's name, where two streams could become one."""
-    check_integer("seed", seed, minimum=0, maximum=2**32 - 1)
 
 
 def assign_examples_to_rounds(size: int, iterations: int, replay: float, seed: int) -> list[tuple[int, ...]]:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from macro_routing.routes.route import Route
 from macro_routing.search.blas_threads import with_one_blas_thread
 from macro_routing.search.empirical_scores import subsample_draws_keeping_best
+from macro_routing.search.guided_settings import KERNEL_NAMES
 from macro_routing.search.route_features import Floats, RouteCovarianceInputs, RouteFeatures
 from macro_routing.search.searcher import Draw, Score
 
@@ -65,6 +66,7 @@ KERNELS = {
     ),
 }
 """Parameters that fitting starts from, by kernel; a parameter of 0 stays 0."""
+assert tuple(KERNELS) == KERNEL_NAMES
 
 _START_PARAMETERS = (GPKernelParameters(), GPKernelParameters(example_effect=0.05, noise=1.0))
 """Parameters that fitting may also start from: those of recorded landscapes, where similar routes fail on the same

@@ -7,25 +7,29 @@ learns accuracy from repeat counts with boosted trees, which choose what is scor
 import importlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import accumulate, chain, pairwise
 from statistics import fmean
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.errors import RouteError, SettingsError
 from macro_routing.routes.route import Route
-from macro_routing.search.fixed_route_count_search import FixedRouteCountSearch, FixedRouteCountSettings
+from macro_routing.search.fixed_route_count_search import FixedRouteCountSearch
 from macro_routing.search.random_streams import RandomStreamPurpose, make_generator
+from macro_routing.search.rys_settings import (
+    BlockBeamSettings,
+    BlockSweepSettings,
+    RepeatCountSettings,
+    RYSSurrogateSettings,
+)
 from macro_routing.search.searcher import Score, SearchState, rank_draws
-from macro_routing.settings import AllowedRange, option
 
 Block = tuple[int, int]
 """``(i, j)``: the layers from i to j - 1."""
-MAX_REPEATS = 1000
 Counts = tuple[int, ...]
 _MAX_SCATTERED = 4
 _TRIES_PER_VECTOR = 3
@@ -88,31 +92,10 @@ def _are_blocks_disjoint(ordered: Sequence[Block]) -> bool:
 
 
 @dataclass(frozen=True)
-class BlockSweepSettings(FixedRouteCountSettings):
-    """The settings of the sweep."""
-
-    min_span: Annotated[int, AllowedRange(1)] = 1
-    """Minimum number of layers of a repeated block."""
-    max_span: Annotated[int, AllowedRange(0)] = option(
-        0, "Longest repeated block of RYS, in layers.", "Search", shown_default="no limit; 8 for its beam"
-    )
-    """Maximum number of layers of a repeated block; 0 is no limit."""
-
-    def __post_init__(self) -> None:
-        """Reject impossible settings."""
-        super().__post_init__()
-        if 0 < self.max_span < self.min_span:
-            raise SettingsError(
-                f"max_span = {self.max_span} is not allowed: it must be at least min_span = {self.min_span},"
-                " or 0 for no limit"
-            )
-
-
-@dataclass(frozen=True)
 class BlockSweep(FixedRouteCountSearch):
     """All blocks and the standard pass in one round, on the same examples."""
 
-    settings: BlockSweepSettings = BlockSweepSettings()
+    settings: BlockSweepSettings = field(default_factory=BlockSweepSettings)
 
     name = "rys-sweep"
     remedy = "a smaller max_span"
@@ -133,22 +116,10 @@ class BlockSweep(FixedRouteCountSearch):
 
 
 @dataclass(frozen=True)
-class BlockBeamSettings(FixedRouteCountSettings):
-    """The settings of the beam search."""
-
-    beam_width: Annotated[int, AllowedRange(1)] = 8
-    """How many of a round's best sets the next round extends."""
-    beam_depth: Annotated[int, AllowedRange(1)] = 3
-    """Rounds, which is also the maximum number of blocks of a set."""
-    max_span: Annotated[int, AllowedRange(0)] = 8
-    """Maximum number of layers of a repeated block; 0 is no limit."""
-
-
-@dataclass(frozen=True)
 class BlockBeamSearch(FixedRouteCountSearch):
     """One block more per round, added to the best sets of the round before."""
 
-    settings: BlockBeamSettings = BlockBeamSettings()
+    settings: BlockBeamSettings = field(default_factory=BlockBeamSettings)
 
     name = "rys-beam"
     remedy = "a smaller beam_width, beam_depth or max_span"
@@ -198,18 +169,10 @@ def repeat_counts_from_route(route: Route) -> tuple[int, ...] | None:
 
 
 @dataclass(frozen=True)
-class RepeatCountSettings(FixedRouteCountSettings):
-    """The settings of the sweep of counts."""
-
-    max_repeats: Annotated[int, AllowedRange(2, MAX_REPEATS)] = 8
-    """Maximum number of applications of a layer; the sweep begins at two."""
-
-
-@dataclass(frozen=True)
 class LayerRepeatCountSweep(FixedRouteCountSearch):
     """Each layer with each count, and the standard pass, in one round."""
 
-    settings: RepeatCountSettings = RepeatCountSettings()
+    settings: RepeatCountSettings = field(default_factory=RepeatCountSettings)
 
     name = "rys-counts"
     remedy = "a smaller max_repeats"
@@ -233,33 +196,10 @@ class LayerRepeatCountSweep(FixedRouteCountSearch):
 
 
 @dataclass(frozen=True)
-class RYSSurrogateSettings(FixedRouteCountSettings):
-    """The settings of the surrogate search."""
-
-    rounds: Annotated[int, AllowedRange(1, 10_000)] = 5
-    """Rounds; the first is random, the others follow the surrogate."""
-    proposals: Annotated[int, AllowedRange(1)] = 40
-    """Vectors scored per round, besides the standard pass in the first."""
-    max_repeats: Annotated[int, AllowedRange(2, MAX_REPEATS)] = 3
-    """Maximum number of applications of a layer."""
-    pool_size: Annotated[int, AllowedRange(1, 1_000_000)] = 2000
-    """Random vectors per round from which the surrogate chooses."""
-
-    def __post_init__(self) -> None:
-        """Reject impossible settings."""
-        super().__post_init__()
-        if self.pool_size < self.proposals:
-            raise SettingsError(
-                f"pool_size = {self.pool_size} is not allowed: it must be at least proposals = {self.proposals},"
-                " which are chosen from it"
-            )
-
-
-@dataclass(frozen=True)
 class RYSSurrogateSearch(FixedRouteCountSearch):
     """Random vectors first, then the most promising of a random pool."""
 
-    settings: RYSSurrogateSettings = RYSSurrogateSettings()
+    settings: RYSSurrogateSettings = field(default_factory=RYSSurrogateSettings)
 
     name = "rys-surrogate"
     remedy = "smaller rounds or proposals"

@@ -17,8 +17,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from macro_routing.errors import SearchError
 from macro_routing.routes.route import Program, Route
-from macro_routing.search.random_streams import check_seed
-from macro_routing.settings import check_integer
+from macro_routing.settings import check_integer, check_seed
 
 MAX_EXAMPLES = 10_000_000
 Value = TypeVar("Value")

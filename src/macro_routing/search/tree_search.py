@@ -8,38 +8,21 @@ here nodes have several, and UCB decides between them.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Generic
+from typing import Any, Generic
 
 import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.errors import SearchError
 from macro_routing.routes.route import Route
-from macro_routing.search.random_streams import RandomStreamPurpose, check_seed, make_generator
+from macro_routing.search.random_streams import RandomStreamPurpose, make_generator
 from macro_routing.search.searcher import MAX_EXAMPLES
 from macro_routing.search.tree_actions import Plan, TreeActions
-from macro_routing.settings import AllowedRange, CheckedSettings, check_integer
+from macro_routing.search.tree_settings import TreeSettings
+from macro_routing.settings import check_integer, check_seed
 
 CORRECT_REWARD = 1.0
 """A reward of at least this much means that the example was answered correctly."""
-
-
-@dataclass(frozen=True)
-class TreeSettings(CheckedSettings):
-    """The settings of one example's search; the defaults are the published ones."""
-
-    simulations: Annotated[int, AllowedRange(1)] = 10
-    """Routes looked at beside the standard pass; one that was met before counts too."""
-    exploration: Annotated[float, AllowedRange(0)] = 1.8
-    """How much UCB favours children that were visited seldom."""
-    length_penalty: Annotated[float, AllowedRange(0)] = 3.0
-    """What a route as long as the model is deep costs in UCB."""
-    random_child_probability: Annotated[float, AllowedRange(0, 1)] = 0.1
-    """How often a random child is followed instead of the one with the best UCB."""
-    min_layers_saved: Annotated[int, AllowedRange(1)] = 2
-    """A correct route that saves at least this many layers is good enough to stop early."""
-    stop_early: bool = True
-    """Whether the search ends with a route that is good enough, or correct where the standard pass was wrong."""
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import SettingsError, shorten_value
-from macro_routing.models.frozen import LoadOptions
+from macro_routing.models.load_options import LoadOptions
 from macro_routing.report.formatting import shorten_model_name
 from macro_routing.runs.config import RunConfig, make_run_config
 from macro_routing.runs.methods import MACRO, METHODS, check_requested_methods_comparable
 from macro_routing.runs.presets import PAPER
-from macro_routing.search.mixture_controls import CONTRASTIVE
+from macro_routing.search.method_names import CONTRASTIVE
 from macro_routing.settings import build_settings, check_choice, check_integer, check_known_keys, check_number
 from macro_routing.studies.folder import make_file_name
 from macro_routing.studies.settings import (

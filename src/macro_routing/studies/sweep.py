@@ -8,7 +8,8 @@ from macro_routing.errors import SettingsError, suggest_name
 from macro_routing.report.figure import Figure
 from macro_routing.report.formatting import format_number_of
 from macro_routing.report.line_chart import AxisLabels, ChartPoint, LineSeries, draw_line_chart
-from macro_routing.runs.config import DataSettings, RunConfig, SpaceSettings
+from macro_routing.runs.config import RunConfig
+from macro_routing.runs.config_tables import DataSettings, SpaceSettings
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import SELECTED, STANDARD
 from macro_routing.studies.context import StudyContext

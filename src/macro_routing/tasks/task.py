@@ -1,14 +1,18 @@
 """Examples and tasks."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-from macro_routing.tasks.grading import Grader
-from macro_routing.tasks.prompts import PromptTemplates
+if TYPE_CHECKING:
+    from macro_routing.tasks.grading import Grader
+    from macro_routing.tasks.prompts import PromptTemplates
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NUMBER, CHOICE, MATH, TEXT = "number", "choice", "math", "text"

@@ -13,8 +13,9 @@ from typing import Any
 from macro_routing.errors import MacroError
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.outcomes import ExampleOutcome
-from macro_routing.evaluation.work_items import EvaluatorSpec, Results, UnitSizes, WorkItem
-from macro_routing.models.frozen import LoadOptions
+from macro_routing.evaluation.scoring_settings import UnitSizes
+from macro_routing.evaluation.work_items import EvaluatorSpec, Results, WorkItem
+from macro_routing.models.load_options import LoadOptions
 from macro_routing.routes.notation import parse_route_or_mixture
 from macro_routing.tasks.catalog import load_task
 from macro_routing.tasks.task import Example, Task

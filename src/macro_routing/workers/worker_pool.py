@@ -4,7 +4,8 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from macro_routing.models.frozen import FrozenModel, LoadOptions, load_model, make_remote_model
+from macro_routing.models.frozen import FrozenModel, load_model, make_remote_model
+from macro_routing.models.load_options import LoadOptions
 from macro_routing.workers.backend import WorkerBackend
 from macro_routing.workers.dispatcher import Dispatcher
 from macro_routing.workers.local_backend import LocalWorkerBackend
