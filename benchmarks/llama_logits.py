@@ -48,7 +48,7 @@ CASES = [
 COMPARED = {**ROUTES, "the neighbour repeated": "L0-L16 L14 RJ"}
 COLUMNS = {
     "file": "in the file",
-    "against": "held against",
+    "against": "compared with",
     "positions": "positions",
     "largest": "largest difference of a logit",
     "mean": "mean difference",

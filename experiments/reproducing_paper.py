@@ -129,8 +129,8 @@ def make_rows_without_models() -> list[dict[str, Any]]:
             "shows": "Best discovered routes, from the seeds",
             "command": f"`{stream['command']}`",
             "hours": 0,
-            "paper": "54 routes other than the standard pass with plain adds",
-            "ours": f"{stream['n']} programs come out verbatim in the first round",
+            "paper": "54 published routes that are not the standard pass and have no coefficients",
+            "ours": f"{stream['n']} programs are among the first draws",
             "status": "done for the first round; later rounds need the authors' answers",
         },
         {

@@ -4,12 +4,16 @@ import ast
 import dataclasses
 import inspect
 import json
+import math
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any
+
+from citation import citation
+from python_reference import public_names
+from result_tables import count_test_items
 
 from macro_routing.deploy.gguf_export import ARCHITECTURES as GGUF_ARCHITECTURES
 from macro_routing.deploy.vllm.hf_overrides import ARCHITECTURES as VLLM_ARCHITECTURES
@@ -28,8 +32,6 @@ from macro_routing.settings import get_field_options
 from macro_routing.tasks.benchmarks import BENCHMARKS, CONTAMINATED_PAIRS
 from macro_routing.tasks.synthetic import SYNTHETIC_TASKS
 
-PUBLIC_PACKAGES = ("", "routes", "search", "tasks", "models", "evaluation", "runs", "report", "deploy")
-"""Packages whose ``__all__`` is public; the empty name is the root package."""
 PAPER = {
     "method": "MACRO",
     "iterations": 10,
@@ -58,7 +60,7 @@ PAPER = {
 GAPS = {
     "math500": "no train split: training examples come from the 500 items",
     "medqa": "without the train file, the validation split is used for training",
-    "mawps": "an older release with other rows is also in use; compare only with the same one",
+    "mawps": "the recorded results used an older release with fewer rows; compare only with the same one",
     "mmlu_pro": "no train split: training examples come from the test split's rest",
     "asdiv": "not the paper's; `asdiv_a` is",
     "bbh_arithmetic": "not in the paper",
@@ -66,7 +68,9 @@ GAPS = {
 }
 """What a reader must know before comparing a benchmark with the paper's."""
 
-FUSED_FOOTNOTES = {"phi3": " ᵇ"}
+RECORDED_SIZES = {"arc_easy": lambda: count_test_items("arc_easy-likelihood")}
+"""Test items of benchmarks that are used whole, where runs are recorded."""
+FUSED_FOOTNOTES = {"phi3": " ᵃ"}
 """Architectures of which the fused decoder runs some models only; the pages say which."""
 
 
@@ -88,6 +92,14 @@ def _escape(text: str) -> str:
     return " ".join(text.replace("``", "`").split()).replace("|", "\\|")
 
 
+def _mergekit_cell(name: str) -> str:
+    """Whether mergekit can write a route of an architecture: it copies the configuration's list of layer types."""
+    from transformers import AutoConfig
+
+    types = getattr(AutoConfig.for_model(name), "layer_types", None)
+    return "yes" if types is None else "yes ᵇ" if len(set(types)) == 1 else "no"
+
+
 def _fused_cell(name: str) -> str:
     """Whether the fused decoder runs an architecture; a footnote on the page where it runs only some models."""
     return f"yes{FUSED_FOOTNOTES.get(name, '')}" if name in FUSED_ARCHITECTURES else "no"
@@ -95,7 +107,7 @@ def _fused_cell(name: str) -> str:
 
 def architectures() -> str:
     """Every tested architecture, and which engines run it."""
-    columns = ("`model_type`", "models", "fused decoder", "vLLM", "`hf`, `routed`", "`gguf`")
+    columns = ("`model_type`", "models", "fused decoder", "vLLM", "`hf`, `routed`", "`gguf`", "`mergekit`")
     return _table(
         columns,
         (
@@ -106,6 +118,7 @@ def architectures() -> str:
                 name in VLLM_ARCHITECTURES,
                 True,
                 name in GGUF_ARCHITECTURES,
+                _mergekit_cell(name),
             )
             for name, models in SUPPORTED_ARCHITECTURES.items()
         ),
@@ -116,9 +129,10 @@ def architectures_short() -> str:
     """The tested architectures, those with the same engines in one row."""
     rows: dict[tuple[bool | str, ...], list[str]] = {}
     for name in SUPPORTED_ARCHITECTURES:
-        engines = (_fused_cell(name), name in VLLM_ARCHITECTURES, True, name in GGUF_ARCHITECTURES)
+        exports = (True, name in GGUF_ARCHITECTURES, _mergekit_cell(name))
+        engines = (_fused_cell(name), name in VLLM_ARCHITECTURES, *exports)
         rows.setdefault(engines, []).append(f"`{name}`")
-    columns = ("`model_type`", "fused decoder", "vLLM", "`hf`, `routed`", "`gguf`")
+    columns = ("`model_type`", "fused decoder", "vLLM", "`hf`, `routed`", "`gguf`", "`mergekit`")
     return _table(columns, ((names, *engines) for engines, names in rows.items()))
 
 
@@ -189,15 +203,16 @@ def _find_setting(config: RunConfig, name: str) -> Any:
 
 def tasks() -> str:
     """Benchmarks with the name that the paper uses, size, licence, source and gaps."""
-    columns = ("name", "in the paper", "answers", "test items", "licence", "source", "note")
+    columns = ("name", "in the paper", "answers", "test items", "licence", "source", "folder", "note")
     rows = [
         (
             f"`{name}`",
             "–" if GAPS.get(name, "").startswith("not ") else one.title,
             one.kind,
-            "all" if one.test_size is None else one.test_size,
+            RECORDED_SIZES.get(name, lambda: "all")() if one.test_size is None else one.test_size,
             one.licence,
             f"`{one.hub_id}`",
+            f"`{one.folder}`",
             GAPS.get(name, ""),
         )
         for name, one in BENCHMARKS.items()
@@ -224,7 +239,14 @@ def methods() -> str:
 def detectable_gains() -> str:
     """The smallest gain that test sets of several sizes can show."""
     sizes = (50, 100, 200, 300, 500, 1000)
-    return _table(("test items", "points"), ((size, f"{100 * smallest_detectable_gain(size):.1f}") for size in sizes))
+    shares = (0.1, 0.2)
+    columns = ("test items", *(f"points, if {100 * share:.0f} % of the answers differ" for share in shares))
+    return _table(columns, ((size, *(_format_detectable(size, share) for share in shares)) for size in sizes))
+
+
+def _format_detectable(size: int, share: float) -> str:
+    gain = smallest_detectable_gain(size, share)
+    return f"{100 * gain:.1f}" if math.isfinite(gain) else "none"
 
 
 @cache
@@ -245,7 +267,8 @@ def _described_fields(settings: type) -> dict[str, str]:
     return found
 
 
-def _settings_rows(settings: type) -> list[tuple[str, str, str]]:
+def _settings_rows(settings: type, *presets: Any) -> list[tuple[str, str, str]]:
+    """Name, default and meaning of every field; a default that not all ``presets`` leave is theirs."""
     options, described = get_field_options(settings), _described_fields(settings)
     if settings is SpaceSettings:
         described |= _described_fields(RouteSpace)
@@ -257,6 +280,8 @@ def _settings_rows(settings: type) -> list[tuple[str, str, str]]:
         if known and is_of_the_flag:
             help_text += f" `{known.flag}` sets it to {known.flag_value}."
         default = known.shown_default if known and known.shown_default else _default(item)
+        if any(getattr(preset, item.name) != item.default for preset in presets):
+            default = "the preset's"
         rows.append((f"`{item.name}`", default, help_text))
     return rows
 
@@ -276,7 +301,8 @@ def config_file() -> str:
         parts += [f"## `[{name}]`", _first_line(settings), _table(columns, _settings_rows(settings)).strip()]
     for method in ("guided", MACRO):
         settings = METHODS[method].settings
-        parts += [f"## `[search]` with method `{method}`", _table(columns, _settings_rows(settings)).strip()]
+        presets = [make_run_config("category", preset=name, method=method).search for name in METHODS_OF_PRESETS]
+        parts += [f"## `[search]` with method `{method}`", _table(columns, _settings_rows(settings, *presets)).strip()]
     return "\n\n".join(["", *parts, ""])
 
 
@@ -324,19 +350,8 @@ def route_file_sample() -> str:
     return f"\n```json\n{sample.to_json()}\n```\n"
 
 
-def public_names() -> str:
-    """Every public name with the first line of its documentation, package by package."""
-    parts = []
-    for package in PUBLIC_PACKAGES:
-        module = import_module(f"macro_routing.{package}".rstrip("."))
-        rows = [(f"`{name}`", _first_line(getattr(module, name))) for name in module.__all__ if name[0] != "_"]
-        heading = f"## `{module.__name__}`"
-        parts += [heading, _table(("name", "what it is"), rows).strip(), f"<!-- api {module.__name__} -->"]
-    return "\n\n".join(["", *parts, ""])
-
-
 def _first_line(value: Any) -> str:
-    return (inspect.getdoc(value) or "").split("\n\n")[0] if callable(value) else "a table of names"
+    return (inspect.getdoc(value) or "").split("\n\n")[0]
 
 
 TABLES: dict[str, Callable[[], str]] = {
@@ -353,6 +368,14 @@ TABLES: dict[str, Callable[[], str]] = {
             shared_questions,
             methods,
         ),
-        *(detectable_gains, config_file, run_folder_files, route_file_fields, route_file_sample, public_names),
+        *(
+            citation,
+            detectable_gains,
+            config_file,
+            run_folder_files,
+            route_file_fields,
+            route_file_sample,
+            public_names,
+        ),
     )
 }

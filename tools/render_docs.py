@@ -32,7 +32,8 @@ from command_pages import command_pages, stale_pages, write_pages
 from pictures import stale_pictures, write_pictures
 from result_numbers import NUMBERS as RESULT_NUMBERS
 from result_tables import TABLES as RESULT_TABLES
-from result_tables import TITLES
+from result_tables import TITLES, add_test_sizes, get_study_headline
+from wording import reword
 
 from macro_routing.cli.main import make_cli_app
 
@@ -44,12 +45,6 @@ COMPUTED: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "results": RESULT_TABLES,
     "number": RESULT_NUMBERS,
 }
-WORDING = {
-    "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf": "Qwen2.5-Coder-1.5B",
-    "not run: none of the seven models was at hand": "not run on the paper's models",
-    "played seconds": "simulated seconds",
-}
-"""What the pages write in place of a record's words: names for files, and what the page says once."""
 _COMPARISONS = ("peers", "search_quality", "search_cost")
 """Records whose methods have names of their own."""
 _BLOCK = re.compile(r"<!-- (table|value|study|code|results|number) (\S+?)((?: \S+)?) -->.*?<!-- end -->", re.DOTALL)
@@ -82,13 +77,12 @@ def show(value: Any) -> str:
         return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
     if isinstance(value, int):
         return f"{value:,}"
-    text = str(value).replace("|", "\\|")
-    return re.sub("|".join(map(re.escape, WORDING)), lambda match: WORDING[match[0]], text)
+    return reword(str(value).replace("|", "\\|"))
 
 
 def table(name: str) -> str:
     """A record's results as a Markdown table, with what it takes to repeat them below."""
-    content = record(name)
+    content = add_test_sizes(name, record(name))
     columns = {key: title for key, title in content["columns"].items() if not _is_goal(key, content["results"])}
     titles = TITLES if name.startswith(_COMPARISONS) else {}
     heads = [show(titles.get(title, title)) for title in columns.values()]
@@ -118,9 +112,10 @@ def study(name: str, page: Path) -> str:
         return "\n*Not run yet.*\n"
     config = record(name)["config"]
     picture = ROOT / "docs" / "pictures" / f"{Path(name).stem}.svg"
+    headline = get_study_headline(name, config["headline"])
     shown = [f"![{config['title']}]({os.path.relpath(picture, page.parent)})"] if picture.is_file() else []
-    parts = [f"Model: {show(config['model'])}. {config['headline']}" if config["model"] else config["headline"], *shown]
-    return "\n" + "\n\n".join([*parts, table(name).strip(), *config["notes"]]) + "\n"
+    parts = [f"Model: {show(config['model'])}. {headline}" if config["model"] else headline, *shown]
+    return "\n" + "\n\n".join([*parts, table(name).strip(), *map(reword, config["notes"])]) + "\n"
 
 
 def value(name: str, path: str) -> str:

@@ -7,6 +7,8 @@ from typing import Any
 from result_tables import (
     DATA,
     LAYERS,
+    RUNS,
+    SMALL_LAYERS,
     SPEEDS,
     count_correct,
     count_test_items,
@@ -18,7 +20,11 @@ from result_tables import (
     split_setting,
 )
 
+from macro_routing.evaluation import DecodingSettings
+from macro_routing.evaluation.final_decision import find_detectable_gain
 from macro_routing.routes import parse_route
+from macro_routing.runs.config import make_run_config
+from macro_routing.search import GuidedSearch
 
 
 def _mean_gain(*modes: str) -> str:
@@ -60,6 +66,31 @@ def _summary(against: str, name: str) -> str:
     return f"{abs(next(row[name] for row in rows if row['compared'] == f'returned against {against}')):.2g}"
 
 
+def _mixture_searches() -> str:
+    """How many of the planned searches for mixtures were run: every model, every task, three seeds."""
+    done = len((RUNS.parent / "mixture_quality.jsonl").read_text(encoding="utf-8").splitlines())
+    models, tasks = zip(
+        *(row["setting"].split(", ") for row in read_record("mixture_quality.json")["results"]), strict=True
+    )
+    return f"{done} of {3 * len(set(models)) * len(set(tasks))}"
+
+
+def _paper_settings_standard() -> str:
+    """In how many runs with the paper's own settings the search returned the standard pass."""
+    routes = [row["route"].strip("`") for row in read_record("results.json")["results"]]
+    return f"{routes.count('L0 RJ')} of {len(routes)}"
+
+
+def _paper_main_hours() -> str:
+    """GPU-hours of the paper's main table, at most."""
+    row = next(row for row in read_record("reproducing.json")["results"] if row["item"] == "main-table")
+    return f"{row['hours']:.0f}"
+
+
+def _mixture_smallest_p() -> str:
+    return f"{min(row['p'] for row in read_record('mixture_quality_summary.json')['results']):.2g}"
+
+
 def _truncated_range() -> str:
     """The lowest and highest share of truncated answers of the standard pass on the benchmarks answered directly."""
     rows = [row for row in read_record("search_quality_answers.json")["results"] if split_setting(row)[1] == "direct"]
@@ -97,6 +128,35 @@ def _paper_search_standard() -> str:
     rows = [row for row in read_record("search_quality.json")["results"] if not split_setting(row)[2]]
     routes = [raw[0] for row in rows for name, raw in row["raw"].items() if name.rpartition("-")[0] == "macro"]
     return f"{routes.count('L0 RJ')} of {len(routes)}"
+
+
+def _standard_of_default(*modes: str) -> str:
+    """In how many searches of these ways to answer the default returned the standard pass."""
+    rows = [row for row in read_record("search_quality.json")["results"] if split_setting(row)[1] in modes]
+    routes = [raw[0] for row in rows for name, raw in row["raw"].items() if name.rpartition("-")[0] == "guided"]
+    return f"{routes.count('L0 RJ')} of {len(routes)}"
+
+
+def _settings_gain(*, is_new: bool) -> str:
+    """The default's mean gain over the settings that nobody had looked at before, or over the others."""
+    rows = [row for row in read_record("search_quality.json")["results"] if ("(new)" in row["setting"]) is is_new]
+    return f"{fmean(get_gain(row, 'guided') for row in rows):+.1f}"
+
+
+def _summary_of_all(name: str) -> str:
+    """The default's mean gain over all settings, or its interval, to a tenth of a point."""
+    row = read_record("search_quality_summary.json")["results"][0]
+    if name == "mean":
+        return f"{row[name]:+.1f}"
+    low, high = (float(end) for end in row["interval"].split(" to "))
+    return f"{low:+.1f} to {high:+.1f}"
+
+
+def _peer_sizes() -> str:
+    """The smallest and the largest test set of the comparison with other systems."""
+    tasks = {row["task"] for row in read_record("peers.json")["results"]}
+    sizes = [count_test_items(task.replace(", ", "-")) for task in tasks]
+    return f"{min(sizes):,} to {max(sizes):,}"
 
 
 def _peer_gain(method: str) -> str:
@@ -144,11 +204,11 @@ def _generate_seconds() -> str:
 
 
 def decoding_sentence() -> str:
-    """What the README says of the speed: beside ``generate`` and vLLM where that is recorded, else its lower bound."""
+    """What the page on speed says first: beside ``generate`` and vLLM where that is recorded, else its lower bound."""
     if not (DATA / SPEEDS).is_file():
         return (
-            f"routes decode together about {float(_speed_bound()):.0f} times as fast as one after the other "
-            "with `generate` (Qwen2.5-Coder-1.5B; one sample; vLLM not measured yet"
+            f"On an H200 routes decode together about {float(_speed_bound()):.0f} times as fast as one after the other "
+            "with `generate` (Qwen2.5-Coder-1.5B; one sample; vLLM not measured yet)."
         )
     rows = read_record(SPEEDS)["results"]
     one = {
@@ -156,9 +216,40 @@ def decoding_sentence() -> str:
     }
     vllm = f", and vLLM {one['vLLM']:.1f} times" if "vLLM" in one else ""
     return (
-        f"`generate` takes {one['generate']:.1f} times as long as MACRO's decoder for the same batch{vllm} "
-        "(the shape of Qwen2.5-1.5B, random weights"
+        f"On an H200 `generate` takes {one['generate']:.1f} times as long as MACRO's decoder for the same batch{vllm} "
+        "(the shape of Qwen2.5-1.5B, random weights)."
     )
+
+
+def _plan(preset: str) -> GuidedSearch:
+    """The default search of a preset, for the built-in model and a task with enough rows."""
+    config = make_run_config("category", preset=preset)
+    decoding = DecodingSettings("likelihood")
+    search = config.make_searcher(SMALL_LAYERS, decoding, config.data.training or 0, list)
+    assert isinstance(search, GuidedSearch)
+    return search
+
+
+def _fresh_examples(preset: str) -> int:
+    """Examples that the search of a preset does not use, which decide in the end."""
+    return len(_plan(preset).holdout) + (make_run_config("category", preset=preset).data.validation or 0)
+
+
+def _detectable_by_decision(preset: str) -> str:
+    decision = make_run_config("category", preset=preset).resolve_decision(DecodingSettings("likelihood"))
+    return f"{100 * find_detectable_gain(decision, _fresh_examples(preset)):.0f}"
+
+
+def _planted_quick(search: str) -> str:
+    """The share of the gain that a search finds with about the evaluations of preset quick, in percent."""
+    row = next(row for row in read_record("planted_small.json")["results"] if row["search"] == search)
+    return f"{100 * float(str(row['share']).split(' ')[0]):.0f}"
+
+
+def _evaluations_used() -> str:
+    """The fewest and the most evaluations that a method used in the comparison with other systems, on average."""
+    rows = [row for row in read_record("peers.json")["results"] if row["asked"] and "published" not in row["method"]]
+    return f"{min(row['asked'] for row in rows):,.0f} to {max(row['asked'] for row in rows):,.0f}"
 
 
 def _driver_busy() -> str:
@@ -170,11 +261,28 @@ def _driver_busy() -> str:
 NUMBERS: dict[str, Callable[[], str]] = {
     "gain-direct": lambda: _mean_gain("direct"),
     "gain-other": lambda: _mean_gain("likelihood", "reasoning"),
+    "gain-all": lambda: _summary_of_all("mean"),
+    "gain-all-interval": lambda: _summary_of_all("interval"),
+    "gain-new": lambda: _settings_gain(is_new=True),
+    "gain-seen": lambda: _settings_gain(is_new=False),
+    "choice-standard": lambda: _standard_of_default("likelihood"),
+    "other-standard": lambda: _standard_of_default("likelihood", "reasoning"),
+    "demo-minutes": lambda: f"{read_record('demo.json')['search_minutes']:.0f}",
+    "quick-evaluations": lambda: f"{_plan('quick').max_evaluations():,}",
+    "quick-draws": lambda: f"{_plan('quick').draws_per_round}",
+    "quick-fresh": lambda: f"{_fresh_examples('quick')}",
+    "quick-detectable": lambda: _detectable_by_decision("quick"),
+    "quick-planted": lambda: _planted_quick("guided"),
+    "default-evaluations": lambda: f"{_plan('default').max_evaluations():,}",
+    "default-times-quick": lambda: f"{_plan('default').max_evaluations() / _plan('quick').max_evaluations():.0f}",
+    "default-detectable": lambda: _detectable_by_decision("default"),
+    "evaluations-used": _evaluations_used,
     "svamp-routed": lambda: _routed("svamp", "direct"),
     "svamp-reasoning": lambda: f"{get_standard_of_default('svamp-reasoning'):.1f}",
     "counting-beats-majority": _counting_beats_majority,
     "direct-sizes": _direct_sizes,
     "paper-search-standard": _paper_search_standard,
+    "peer-sizes": _peer_sizes,
     "peer-default": lambda: _peer_gain("MACRO, guided"),
     "peer-paper": lambda: _peer_gain("MACRO"),
     "peer-rys": lambda: _peer_gain("RYS"),
@@ -201,6 +309,11 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "reasoning-gains": lambda: _paper_gains("counting", "reasoning"),
     "mixture-gain": lambda: _summary("standard", "mean"),
     "mixture-behind": lambda: _summary("best control", "mean"),
+    "paper-settings-standard": _paper_settings_standard,
+    "paper-main-hours": _paper_main_hours,
+    "mawps-items": lambda: f"{count_test_items('mawps-direct'):,}",
+    "mixture-searches": _mixture_searches,
+    "mixture-smallest-p": _mixture_smallest_p,
     "mixture-behind-p": lambda: _summary("best control", "p_holm"),
     "standard-range": lambda: _standard_range("svamp-direct"),
     "driver-busy": _driver_busy,

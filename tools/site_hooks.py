@@ -81,7 +81,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         parts[index] = _BLOCK_MATH.sub(lambda match: f"\n\n{convert(match[1], display='block')}\n\n", parts[index])
         parts[index] = _INLINE_MATH.sub(_convert_inline_formula, parts[index])
     pages = _api_pages()
-    link = "[Signatures and documentation]({})"
+    link = "[All documentation, settings included]({})"
     return _API.sub(lambda match: link.format(posixpath.relpath(pages[match[1]], "reference")), "".join(parts))
 
 

@@ -9,13 +9,13 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "planted.toml"
 
 
 def test_the_example_configuration_finds_its_target():
-    facts = json.loads(run("planted", "--config", str(EXAMPLE), "--json").stdout)
+    facts = json.loads(run("planted", "--method", "macro", "--config", str(EXAMPLE), "--json").stdout)
     assert facts["found"]
     assert facts["selected"] == facts["target"]
 
 
 def test_the_seed_repeats_it():
-    once, again = (run("planted", "--seed", "3", "--json", fresh=True).stdout for _ in range(2))
+    once, again = (run("planted", "--method", "macro", "--seed", "3", "--json", fresh=True).stdout for _ in range(2))
     assert once == again
 
 
@@ -24,7 +24,7 @@ def test_one_file_serves_method_and_control():
 
 
 def test_the_default_search_can_be_tried_with_the_same_file(tmp_path):
-    facts = json.loads(run("planted", "--method", "guided", "--config", str(EXAMPLE), "--json").stdout)
+    facts = json.loads(run("planted", "--config", str(EXAMPLE), "--json").stdout)
     assert facts["found"]
     assert facts["coin_flips"] <= facts["search"]["budget"]
     path = tmp_path / "sure.toml"
@@ -41,7 +41,7 @@ def test_the_default_search_can_be_tried_with_the_same_file(tmp_path):
 
 
 def test_small_models_have_a_default_target():
-    assert "L0 L0 RJ" in run("planted", "--layers", "2").stdout
+    assert "L0 L0 RJ" in run("planted", "--method", "macro", "--layers", "2").stdout
 
 
 @pytest.mark.parametrize(
@@ -66,14 +66,14 @@ def test_small_models_have_a_default_target():
 def test_bad_configurations_are_rejected_by_name(toml, message, tmp_path):
     path = tmp_path / "search.toml"
     path.write_text(toml)
-    failed = run("planted", "--config", str(path), status=2)
+    failed = run("planted", "--method", "macro", "--config", str(path), status=2)
     assert message in failed.stderr
     assert "Traceback" not in failed.stderr
 
 
 def test_other_mistakes():
     assert "there is no file" in run("planted", "--config", "nowhere.toml", status=2).stderr
-    assert "5 training examples" in run("planted", "--examples", "5", status=2).stderr
+    assert "5 training examples" in run("planted", "--method", "macro", "--examples", "5", status=2).stderr
     assert "disagree" in run("planted", "--config", str(EXAMPLE), "--layers", "9", status=2).stderr
     assert "--target lies outside the route space" in run("planted", "--target", "L0 L7 RJ", status=2).stderr
     assert "step 2 applies layer 50" in run("planted", "--target", "L0 L50 RJ", status=2).stderr

@@ -100,9 +100,9 @@ def test_answers_side_by_side_and_a_chat(place):
     found = json.loads(both.stdout)
     assert found["shown"] == 2
     assert {"standard", "routed", "question"} <= set(found["answers"][0])
-    run("compare-answers", "--model", folder / "model", "--prompt", "w1 w2", "--route", "L0 L2 RJ", "--budget", "4")
+    run("compare-answers", "--model", folder / "model", "--prompt", "w1 w2", "--route", "L0 L2 RJ", "--max-tokens", "4")
     talk = run(
-        "chat", folder / "model", "--route", "L0 L2 RJ", "--budget", "4", stdin="w1 w2\n/reset\nw3\n", fresh=True
+        "chat", folder / "model", "--route", "L0 L2 RJ", "--max-tokens", "4", stdin="w1 w2\n/reset\nw3\n", fresh=True
     )
     assert len(talk.stdout.strip().splitlines()) == 2
     assert "give either" in run("compare-answers", status=2).stderr

@@ -89,7 +89,7 @@ def _run_with_kills(
 
 
 def hang_worker(reference: ReferenceSearch, run_folder: Path, rng: random.Random, backend: str = LOCAL) -> FaultResult:
-    """SIGSTOP to one worker: it lives and says nothing; the deadline is a few seconds."""
+    """SIGSTOP to one worker: it no longer answers; the deadline is a few seconds."""
 
     def stop(pool: WorkerPool) -> bool:
         os.kill(pool.process_ids[0], signal.SIGSTOP)
@@ -100,7 +100,7 @@ def hang_worker(reference: ReferenceSearch, run_folder: Path, rng: random.Random
 
 
 def crash_on_route(reference: ReferenceSearch, run_folder: Path, rng: random.Random) -> FaultResult:
-    """A route that takes its worker down every time; one that decides nothing, so that the end must be the same."""
+    """A route that crashes its worker every time; one that decides nothing, so that the end must be the same."""
     crashing = rng.choice(_find_undecisive_routes(reference))
     os.environ["MACRO_CRASHING_ROUTE"] = crashing
     with reference.pool(_settings(), run_folder, "tests.faults.crashing_worker") as pool:

@@ -34,7 +34,7 @@ def compare(fixed: int, broken: int, n: int = 400) -> PairedComparison:
         (SHORTER, (40, 45), {"objective": "speed"}, "does not show whether the route, with 10 % fewer layers", True),
         (SHORTER, (10, 60), {"objective": "speed"}, "is worse than the standard pass: -12.5 points", False),
         (STANDARD, (0, 0), {}, "No better route was found: the standard pass was chosen", True),
-        (STANDARD, (0, 0), {"objective": "speed"}, "No faster route that is as accurate was found", True),
+        (STANDARD, (0, 0), {"objective": "speed"}, "No route with fewer layers that is as accurate was found", True),
     ],
 )
 def test_the_verdict_says_what_is_certain_and_what_it_costs(route, counts, decision, words, recommended):
@@ -52,7 +52,7 @@ def test_a_route_that_the_test_set_does_not_confirm_is_told_with_what_the_decisi
     verdict = make_route_result(selection, [], compare(12, 6, 60), "run", DecisionSettings()).verdict
     assert "No evidence of a gain" in verdict
     assert "with 30 % of the verdicts changed" in verdict
-    assert "passed the decision (p = 0.045 on 62 fresh examples); the test set does not confirm it" in verdict
+    assert "passed the decision (p = 0.045 on 62 fresh examples), but the test set does not confirm it" in verdict
 
 
 @pytest.mark.parametrize(("correct", "is_told"), [(15, True), (20, True), (40, False)])

@@ -20,7 +20,7 @@ def test_ablation(tmp_path, frozen):
     rows = {row["variant"]: row for row in found.table.rows}
     assert [row["phase"] for row in found.table.rows] == [True, False, True, True, True, True, None]
     assert found.comparison_count == 5
-    assert found.headline.startswith("In these searches (1 seed(s)) the routes of")
+    assert found.headline.startswith("Over 1 seed, variants that are worse than the full state: ")
     assert "small n = 20" in found.table.notes[0]
     # The numbers are those of the runs.
     run = RunFolder.open(context.folder.path / "runs" / "no_phase-small-1")

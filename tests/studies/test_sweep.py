@@ -27,9 +27,9 @@ def test_sweep(tmp_path, frozen):
     assert [row["is_default"] for row in found.table.rows[:-1]] == [False, True, False]
     assert found.table.rows[1].get("p") is None
     check_written_files(context, found)
-    assert "the routes of" in found.headline
+    assert "differ in accuracy from the default" in found.headline
     assert "small n = 20" in found.table.notes[0]
-    assert "1 seed(s) (1)" in found.table.notes[0]
+    assert "1 seed (1)" in found.table.notes[0]
     assert "neither includes the variation between searches" in found.table.notes[0]
 
 

@@ -17,7 +17,7 @@ from macro_routing.cli.console import (
     print_progress_message,
     print_table,
 )
-from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
+from macro_routing.cli.run_options import NO_PRESET, FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.engine.decoders import FUSED, get_fused_decoder
 from macro_routing.errors import SettingsError
 from macro_routing.evaluation.decoding_settings import DecodingSettings
@@ -26,7 +26,7 @@ from macro_routing.routes.route import Route
 from macro_routing.tasks.prompts import LIKELIHOOD
 
 
-@with_run_options("dtype", "device", "quantization")
+@with_run_options("dtype", "device", "quantization", **NO_PRESET)
 def bench(
     flags: FlagTables,
     model: Annotated[str, typer.Argument(help="A built-in name, a folder, a .gguf file or a hub id.")] = DEFAULT_MODEL,

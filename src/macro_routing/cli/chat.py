@@ -9,14 +9,14 @@ import typer
 from macro_routing import models
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_progress_message
 from macro_routing.cli.route_argument import check_route_without_model, read_route_or_mixture
-from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
+from macro_routing.cli.run_options import NO_PRESET, FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.models.built_in import DEFAULT_MODEL
 from macro_routing.models.chat import encode_messages
 
 HELP = "An empty line or Ctrl-D ends the conversation; /reset forgets it."
 
 
-@with_run_options("dtype", "device", "quantization", "revision")
+@with_run_options("dtype", "device", "quantization", "revision", **NO_PRESET)
 def chat(
     flags: FlagTables,
     model: Annotated[str, typer.Argument(help="A built-in name, a folder, a .gguf file or a hub id.")] = DEFAULT_MODEL,
@@ -24,7 +24,7 @@ def chat(
         str, typer.Option(help="The route, in any notation, or a route file; 'L0 RJ' is the standard pass.")
     ] = "L0 RJ",
     system: Annotated[str, typer.Option(help="System text.")] = "",
-    budget: Annotated[int, typer.Option(min=1, help="Most tokens of an answer.")] = 512,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens of an answer.")] = 512,
     temperature: Annotated[float, typer.Option(min=0, help="0 always takes the most probable token.")] = 0.0,
 ) -> None:
     """Talk to a model that runs its layers in another order; answers appear as they are written.
@@ -48,7 +48,10 @@ def chat(
             continue
         messages.append({"role": "user", "content": line})
         messages.append(
-            {"role": "assistant", "content": _stream_answer_to_terminal(frozen, routed, messages, budget, temperature)}
+            {
+                "role": "assistant",
+                "content": _stream_answer_to_terminal(frozen, routed, messages, max_tokens, temperature),
+            }
         )
 
 
@@ -65,7 +68,7 @@ def _read_user_line() -> str | None:
 
 
 def _stream_answer_to_terminal(
-    frozen: Any, model: Any, messages: Sequence[dict[str, str]], budget: int, temperature: float
+    frozen: Any, model: Any, messages: Sequence[dict[str, str]], max_tokens: int, temperature: float
 ) -> str:
     """Stream an answer to standard output; Ctrl-C ends the answer, not the conversation."""
     import torch
@@ -85,7 +88,7 @@ def _stream_answer_to_terminal(
         model.generate(
             ids,
             attention_mask=torch.ones_like(ids),
-            max_new_tokens=budget,
+            max_new_tokens=max_tokens,
             eos_token_id=list(frozen.chat.end_token_ids),
             pad_token_id=frozen.tokenizer.pad_token_id,
             streamer=streamer,

@@ -10,7 +10,7 @@ import typer
 from macro_routing import models
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_json, print_progress_message, print_table
 from macro_routing.cli.route_argument import check_route_without_model, read_route_or_mixture
-from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
+from macro_routing.cli.run_options import NO_PRESET, FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.errors import SettingsError
 from macro_routing.models.built_in import DEFAULT_MODEL
 from macro_routing.models.chat import encode_messages
@@ -22,7 +22,7 @@ AnswerFilter = Literal["changed", "fixed", "broken", "all"]
 _COLUMNS = ("question", "standard", "route")
 
 
-@with_run_options("dtype", "device", "quantization")
+@with_run_options("dtype", "device", "quantization", **NO_PRESET)
 def compare_answers(
     flags: FlagTables,
     run: Annotated[Path | None, typer.Option(help="A finished run: compare its test answers.")] = None,
@@ -31,7 +31,7 @@ def compare_answers(
     model: Annotated[str, typer.Option(help="The model for --prompt.")] = DEFAULT_MODEL,
     only: Annotated[AnswerFilter, typer.Option(help="Which answers of a run.")] = "changed",
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of answers shown.")] = 20,
-    budget: Annotated[int, typer.Option(min=1, help="Maximum tokens of an answer to --prompt.")] = 200,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Maximum tokens of an answer to --prompt.")] = 200,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show what the standard pass and a route answer, side by side.
@@ -51,16 +51,16 @@ def compare_answers(
     check_and_quiet_model_libraries()
     check_route_without_model(route, model)  # what is mistyped is told before the model is loaded
     frozen = models.load_model(model, make_load_options_from_flags(flags), print_progress_message)
-    _print_answer_pairs([_answer_with_both_routes(frozen, prompt or "", route, budget)], 1, as_json=as_json)
+    _print_answer_pairs([_answer_with_both_routes(frozen, prompt or "", route, max_tokens)], 1, as_json=as_json)
 
 
-def _answer_with_both_routes(frozen: Any, prompt: str, route: str, budget: int) -> dict[str, Any]:
+def _answer_with_both_routes(frozen: Any, prompt: str, route: str, max_tokens: int) -> dict[str, Any]:
     from macro_routing.engine.generation import DecodingStage, GenerationRequest
     from macro_routing.engine.route_generation import generate_for_routes
 
     routes = [Route.standard(frozen.layers), read_route_or_mixture(route, frozen)]
     tokens = encode_messages(frozen.tokenizer, [{"role": "user", "content": prompt}])
-    request = GenerationRequest((DecodingStage(frozenset(frozen.chat.end_token_ids), budget),))
+    request = GenerationRequest((DecodingStage(frozenset(frozen.chat.end_token_ids), max_tokens),))
     generated = generate_for_routes(frozen.model, list(dict.fromkeys(routes)), [tokens], request)
     answers = [generated[route][0][0] for route in routes]
     standard, routed = (

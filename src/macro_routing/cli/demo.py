@@ -14,8 +14,8 @@ TASK, SEED = "category", 1
 """The task was picked on other seeds (docs/data/short_tasks.json)."""
 _NEXT_STEPS = """
 Now your own model and data:
-  macro search --model YOUR/MODEL --task sciq --preset quick
-  macro search --task mine.csv --question ask --answer right --choices right,wrong1,wrong2 --preset quick"""
+  macro search --model YOUR/MODEL --task mine.csv --question ask --answer right --choices right,wrong1,wrong2
+--dry-run says how long it takes and how large a gain your data can show."""
 
 
 def demo(

@@ -11,13 +11,13 @@ import typer
 from macro_routing import models
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_fields, print_json, print_progress_message
 from macro_routing.cli.route_argument import read_route_or_mixture, read_route_text
-from macro_routing.cli.run_options import LOADING, FlagTables, make_load_options_from_flags, with_run_options
+from macro_routing.cli.run_options import LOADING, NO_PRESET, FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.errors import MacroError
 from macro_routing.models.built_in import DEFAULT_MODEL
 from macro_routing.routes.mixture import require_question
 
 
-@with_run_options(*LOADING)
+@with_run_options(*LOADING, **NO_PRESET)
 def doctor(
     flags: FlagTables,
     model: Annotated[

@@ -20,6 +20,7 @@ from macro_routing.cli.run_options import (
     EXECUTION,
     EXECUTION_PANEL,
     LOADING,
+    NO_PRESET,
     FlagCustomization,
     FlagTables,
     JsonOption,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     reasoning_budget=FlagCustomization(default="as in the route's file, else 400"),
     answer_budget=FlagCustomization(default="as in the route's file, else 128"),
     kind=FlagCustomization(help="Kind of the answers: number, choice, math or text; choice where --choices is given."),
+    **NO_PRESET,
 )
 def evaluate(
     flags: FlagTables,

@@ -1,4 +1,4 @@
-"""``macro planted``: a whole search on a problem with a known answer, in a second and without a model."""
+"""``macro planted``: a whole search on a problem with a known answer, in seconds and without a model."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def planted(
             help="The hidden best route, in any notation; 'L0 RJ' plants nothing to find.", show_default="L0-L4 L6 RJ"
         ),
     ] = None,
-    method: Annotated[Literal["guided", "macro", "random"], typer.Option(help="The search to run.")] = "macro",
+    method: Annotated[Literal["guided", "macro", "random"], typer.Option(help="The search to run.")] = "guided",
     examples: Annotated[
         int, typer.Option(help="Training examples (coin flips per route, dealt over the rounds).")
     ] = 1000,

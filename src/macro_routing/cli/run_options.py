@@ -58,6 +58,10 @@ class FlagCustomization:
     minimum: int | None = None
 
 
+NO_PRESET = {"quantization": FlagCustomization(default="none")}
+"""Of commands that have no preset."""
+
+
 def with_run_options(
     *names: str, **overrides: FlagCustomization
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:

@@ -238,19 +238,21 @@ class EvaluationSummary:
     """Accuracy of a route, and its difference to the standard pass on the same examples; intervals are 95 %."""
 
     route: RouteOrMixture
+    """The route or mixture that was scored."""
     n: int
     """Number of examples."""
     accuracy: float
+    """Share of correct answers of the route, from 0 to 1."""
     accuracy_interval: Interval
-    """Wilson's score interval."""
+    """Wilson's score interval of ``accuracy``."""
     baseline_accuracy: float
-    """Accuracy of the standard pass."""
+    """Share of correct answers of the standard pass, from 0 to 1."""
     difference: float
-    """Gain in accuracy over the standard pass."""
+    """``accuracy - baseline_accuracy``, a share from -1 to 1; times 100 it is in points."""
     difference_interval: Interval
-    """Paired bootstrap."""
+    """Paired bootstrap interval of ``difference``."""
     p_value: float
-    """Two-sided exact McNemar test."""
+    """Two-sided exact McNemar test, from 0 to 1."""
     routed: RouteEvaluation
     """The route's outcomes, example by example."""
     baseline: RouteEvaluation

@@ -37,12 +37,15 @@ class FinalistEvidence:
     """What fresh examples say about one finalist."""
 
     route: RouteOrMixture
+    """The finalist."""
     differences: NDArray[np.float64]
     """By example: 1 if only the route is correct, -1 if only the standard pass is; between them with partial scores."""
     required_gain: float
+    """Gain that the route has to exceed, as a share."""
     p_value: float
     """Of a true gain of at most ``required_gain``, corrected for the number of finalists."""
     posterior: GainPosterior
+    """Distribution of the expected gain, shrunk towards zero."""
 
     @property
     def gain(self) -> float:

@@ -11,12 +11,17 @@ class ExampleOutcome:
     """A graded answer, with its length and whether a token budget truncated it."""
 
     correct: bool
+    """Whether the answer is correct."""
     prediction: str
+    """What was read from the answer; the letter where there are choices."""
     reasoning_tokens: int = 0
+    """Number of generated tokens of reasoning."""
     answer_tokens: int = 0
+    """Number of generated tokens of the answer."""
     reasoning_truncated: bool = False
     """Whether the reasoning ended because its budget ran out."""
     answer_truncated: bool = False
+    """Whether the answer ended because its budget ran out."""
     reasoning: str = ""
     """Text that the model generated before its answer, if it reasons first."""
     text: str = ""
@@ -40,7 +45,9 @@ class RouteEvaluation:
     """One route on a list of examples."""
 
     route: RouteOrMixture
+    """The route or mixture that was run."""
     outcomes: tuple[ExampleOutcome, ...]
+    """One outcome for each example, in the order of the examples."""
     from_store: int
     """Number of outcomes that the store already held."""
     failure: str = ""

@@ -84,8 +84,11 @@ class PlantedResult:
     """The result of a search on a planted problem."""
 
     selected: Candidate
+    """The candidate that the search returned."""
     candidates: tuple[Candidate, ...]
+    """All final candidates."""
     state: SearchState
+    """Every route that was scored."""
     found: bool
     """Whether the selected route executes the same steps as the target."""
     finalists: tuple[FinalistEvidence, ...] = ()

@@ -25,23 +25,25 @@ class PairedComparison:
     """Two routes on the same examples."""
 
     n: int
+    """Number of examples."""
     baseline: float
-    """Accuracy of the first."""
+    """Accuracy of the first, from 0 to 1."""
     routed: float
-    """Accuracy of the second."""
+    """Accuracy of the second, from 0 to 1."""
     fixed: int
-    """Examples that only the second answers correctly."""
+    """Number of examples that only the second answers correctly."""
     broken: int
-    """Examples that only the first answers correctly."""
+    """Number of examples that only the first answers correctly."""
     low: float
-    """Lower end of the 95 % interval of the difference."""
+    """Lower end of the 95 % interval of the difference, as a share."""
     high: float
+    """Upper end of that interval."""
     p_value: float
     """Two-sided exact McNemar test."""
 
     @property
     def difference(self) -> float:
-        """Gain in accuracy."""
+        """Gain in accuracy, as a share; times 100 it is in points."""
         return self.routed - self.baseline
 
 

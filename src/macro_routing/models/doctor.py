@@ -1,4 +1,4 @@
-"""Check on the user's own model that routes run exactly, with a negative control that must fail."""
+"""Check on the user's own model that routes run as they should, with a negative control that must fail."""
 
 import hashlib
 import math

@@ -35,10 +35,13 @@ class FrozenModel:
     """A model in evaluation mode without gradients, with its tokenizer and two identities."""
 
     name: str
+    """Name by which it was loaded."""
     model: Any
     tokenizer: Any
     weights_id: str
+    """Identity of the weights, whatever the model is called."""
     numerics_id: str
+    """Identity of weights, precision, device and libraries: scores are stored under it."""
 
     @property
     def layers(self) -> int:

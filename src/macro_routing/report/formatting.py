@@ -75,6 +75,11 @@ def format_count(number: float) -> str:
     return f"{number:,.0f}".replace(",", _THIN_SPACE)
 
 
+def format_number_of(number: int, noun: str) -> str:
+    """``1 seed``, ``2 seeds``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def format_duration(seconds: float) -> str:
     """A duration in seconds, minutes or hours."""
     if seconds < 90:

@@ -31,7 +31,9 @@ class Member:
     """A route and its weight."""
 
     route: Route
+    """The route."""
     weight: float = 1.0
+    """Its weight; negative weights subtract its prediction."""
     with_question: bool = True
     """False: it predicts choices without having read the question, after the rest of the prompt."""
 
@@ -77,6 +79,7 @@ class Mixture:
     """Routes with weights, kept in a fixed order; mixtures with equal normal forms make the same greedy choices."""
 
     members: tuple[Member, ...]
+    """The routes with their weights."""
 
     def __post_init__(self) -> None:
         """Reject members that cannot be added; then sort: positive weights, the standard pass, then by text."""

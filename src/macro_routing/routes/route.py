@@ -25,7 +25,9 @@ class Add:
     """The earlier state added to a step's input: ``h_t + coefficient · h_{t-back}``."""
 
     back: int
+    """How many steps older than the current state the added one is, from 1."""
     coefficient: float = 1.0
+    """What it is multiplied with."""
 
     def __post_init__(self) -> None:
         """Reject adds without an effect."""
@@ -40,7 +42,9 @@ class Step:
     """One application of one layer, plain or after an add."""
 
     layer: int
+    """Index of the layer, from 0."""
     add: Add | None = None
+    """The state that is added first, if any."""
 
     def __str__(self) -> str:
         """The step in the paper's notation, such as ``L5(+h-4)``; a coefficient of size 1 is left out."""
@@ -58,7 +62,9 @@ class Route:
     """The executed steps of a model with ``layers`` layers; equal when the execution is equal."""
 
     steps: tuple[Step, ...]
+    """The steps in order."""
     layers: int
+    """Number of layers of the model."""
 
     def __post_init__(self) -> None:
         """Reject steps the model cannot execute; the error names the step and the rule."""
@@ -159,7 +165,9 @@ class Program:
     """What a policy writes: steps, and whether the standard layers that are left follow (``RJ``)."""
 
     steps: tuple[Step, ...]
+    """The steps that were written."""
     rejoin: bool = True
+    """Whether the standard layers that are left follow."""
 
     def __post_init__(self) -> None:
         """Reject an empty program: ``RJ`` continues after a layer, so there must be one."""

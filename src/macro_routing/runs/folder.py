@@ -10,7 +10,7 @@ answers.json      test answers of the variants, example by example
 result.json       the verdict and the table of variants
 route.json        the chosen route with its evidence
 cost.json         what that route costs compared with the standard pass: layers, time, memory
-report.html       the page people look at
+report.html       the report
 manifest.json     digests of all of these; written last, so a run that has one is complete
 """
 

@@ -36,13 +36,19 @@ class RouteTestResult:
     """A route by one of the ways to choose it, on the test set."""
 
     name: str
+    """How the route was chosen."""
     route: str
+    """The route in the paper's notation."""
     length: float
     """Layers applied; the mean where prompts differ."""
     correct: int
+    """Number of correct answers."""
     n: int
+    """Number of test examples."""
     cut_off: float
+    """Share of answers that reached a token limit, from 0 to 1."""
     tokens: float
+    """Mean number of generated tokens per answer."""
 
     @property
     def accuracy(self) -> float:
@@ -55,14 +61,19 @@ class RunResult:
     """The end of a run."""
 
     route: str
+    """The chosen route in the paper's notation."""
     layers: int
+    """Number of layers of the model."""
     variants: tuple[RouteTestResult, ...]
+    """Every variant on the test set, the standard pass among them."""
     comparison: PairedComparison
     """The chosen route against the standard pass, on the test set."""
     detectable: float
     """Smallest gain that this test set could have shown, as a share."""
     verdict: str
+    """The result in a sentence."""
     folder: str
+    """The run's folder."""
     kind: str = ROUTE
     """A route can be exported and served; a router decides for each prompt; an oracle is only a bound."""
     recommended: bool = True
@@ -130,7 +141,7 @@ def make_route_result(
     recommended = route.is_standard or comparison.difference > min(0.0, decision.required_gain(route))
     if route.is_standard:
         reason = f", {selection.refused}" if selection.refused else ""
-        found = "faster route that is as accurate" if decision.objective == SPEED else "better route"
+        found = "route with fewer layers that is as accurate" if decision.objective == SPEED else "better route"
         power = _describe_decision_power(decision, selection.fresh) or _describe_test_power(detectable)
         verdict = f"No {found} was found: the standard pass was chosen{reason} ({power})."
     elif decision.objective == SPEED:
@@ -250,7 +261,7 @@ def _describe_gain(
         passed = ""
         if decision:
             evidence_before = f"p = {decision['p_value']:.2g} on {decision['n']} fresh examples"
-            passed = f" The {what} passed the decision ({evidence_before}); the test set does not confirm it."
+            passed = f" The {what} passed the decision ({evidence_before}), but the test set does not confirm it."
         is_likely_loss = comparison.difference < 0 and comparison.high <= 0 and comparison.p_value < 0.5
         begin = f"The {what} is probably worse than the standard pass" if is_likely_loss else "No evidence of a gain"
         return f"{begin}: {gained} ({evidence}); {power}.{passed}"

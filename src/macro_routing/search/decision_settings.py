@@ -17,7 +17,7 @@ class DecisionSettings(CheckedSettings):
     """The settings of the final decision."""
 
     objective: str = option(
-        ACCURACY, "accuracy: a route that is better; speed: the fastest route that is as accurate.", _PANEL,
+        ACCURACY, "accuracy: a route that is better; speed: the fewest layers that are as accurate.", _PANEL,
         choices=OBJECTIVES,
     )  # fmt: skip
     max_error_probability: Annotated[float, AllowedRange(0, 0.5, exclusive=True)] = option(
@@ -28,7 +28,7 @@ class DecisionSettings(CheckedSettings):
         shown_default="0.5; 0 with --max-cost",
     )  # fmt: skip
     margin: Annotated[float, AllowedRange(0, 100, exclusive=True)] = option(
-        3.0, "Points of accuracy that a faster route may lose; with --objective speed.", _PANEL
+        3.0, "Points of accuracy that a route with fewer layers may lose; with --objective speed.", _PANEL
     )
     max_cost: float | None = option(
         None, "Maximum number of layers applied, as a multiple of the model's, from 1. Sets the price to 0 and, above 1"

@@ -108,7 +108,7 @@ def select_candidate(
     validation: Sequence[Outcome],
     score_on_training: Callable[[Sequence[Candidate]], Sequence[Outcome]],
 ) -> Candidate:
-    """The candidate with the best validation accuracy (specification §4, "Selection").
+    """The candidate with the best validation accuracy.
 
     Ties go to the better accuracy on the whole training set, which ``score_on_training`` is asked for only
     then and for the tied ones only; then to the shorter route, then to the more probable program.

@@ -41,7 +41,7 @@ class PolicySamplingSettings(CheckedSettings):
     )
     """Programs drawn per round (``K``)."""
     stream: str = PER_ROUND_STREAM
-    """Random numbers of the draws: ``macro``, a generator for every round; ``paper``, the one generator of the
+    """Random numbers of the draws: ``per-round``, a generator for every round; ``paper``, the one generator of the
     authors' searches."""
 
     def __post_init__(self) -> None:

@@ -28,7 +28,9 @@ class Score:
     """How many of ``total`` examples a route answered correctly (the sum of credits if a task gives partial credit)."""
 
     correct: float
+    """Number of correct answers."""
     total: int
+    """Number of examples."""
 
     def __post_init__(self) -> None:
         """Reject what is not a score; NaN fails the comparison too."""
@@ -53,6 +55,7 @@ class ScoringFailure:
     """A route that could not be scored, and why."""
 
     reason: str
+    """Why the route could not be scored."""
 
     def __post_init__(self) -> None:
         """A reason is a string."""

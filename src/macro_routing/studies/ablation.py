@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from macro_routing.report.formatting import format_points, format_points_interval
+from macro_routing.report.formatting import format_number_of, format_points, format_points_interval
 from macro_routing.runs.result import NO_DECODING, SELECTED, TOP_1
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import (
@@ -54,9 +54,10 @@ def run_state_factor_ablation(context: StudyContext, settings: AblationSettings)
 def _summarize_worse_search_variants(compared: Sequence[Row], seeds: int) -> str:
     worse = [row["variant"] for row in select_significantly_worse_rows(compared)]
     worst = min(compared, key=lambda row: row["difference"])
+    named = f" ({', '.join(worse)})" if worse else ""
     return (
-        f"In these searches ({seeds} seed(s)) the routes of {len(worse)} of {len(compared)} variants are worse than"
-        f" the full state's: {', '.join(worse) or 'none'}; the lowest is {worst['variant']},"
+        f"Over {format_number_of(seeds, 'seed')}, variants that are worse than the full state: {len(worse)} of"
+        f" {len(compared)}{named}. The lowest is {worst['variant']},"
         f" {format_points(worst['difference'])} points ({format_points_interval(worst['low'], worst['high'])})."
     )
 

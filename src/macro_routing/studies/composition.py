@@ -11,7 +11,7 @@ from typing import Any
 
 from macro_routing.errors import RunError
 from macro_routing.report.figure import Figure
-from macro_routing.report.formatting import format_points, shorten_model_name
+from macro_routing.report.formatting import format_number_of, format_points, shorten_model_name
 from macro_routing.report.heatmap import Heatmap
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_moves import step_displacements
@@ -154,8 +154,8 @@ def run_route_composition_study(routes: Sequence[FoundRoute]) -> StudyResult:
         100 * sum(row[name] * row["runs"] for row in rows) / len(routes) for name in ("moves", "adds", "standard")
     )
     headline = (
-        f"{len(routes)} routes of {len(groups)} kind(s) of search: {moves:.0f} % move, {adds:.0f} % add,"
-        f" {standard:.0f} % are the standard pass."
+        f"{len(routes)} routes of {format_number_of(len(groups), 'kind')} of search: {moves:.0f} % move,"
+        f" {adds:.0f} % add, {standard:.0f} % are the standard pass."
     )
     details = {"runs": [{"model": route.model, "run": route.run, "route": str(route.route)} for route in routes]}
     table = make_corrected_comparison_table("What found routes are made of", _COLUMNS, rows, note)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from macro_routing.report.formatting import format_mean_and_deviation
+from macro_routing.report.formatting import format_mean_and_deviation, format_number_of
 from macro_routing.runs.comparison_results import MethodRun
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.result import STANDARD
@@ -63,11 +63,11 @@ class SearchVariantRunner:
             task: dict.fromkeys(len(runs[task, seed].right[STANDARD]) for seed in self.seeds) for task in self.tasks
         }
         tasks = "; ".join(f"{task} n = {', '.join(map(str, counts))}" for task, counts in sizes.items())
+        counts = format_number_of(len(self.tasks), "task"), format_number_of(len(self.seeds), "seed")
         return (
-            f"Mean over {len(self.tasks)} task(s) ({tasks}) and {len(self.seeds)} seed(s)"
-            f" ({', '.join(map(str, self.seeds))}); ± is the sample standard deviation over seeds. Compared are the"
-            " routes that these searches found. Intervals resample test examples and p is a sign-flip test over them:"
-            " neither includes the variation between searches."
+            f"Mean over {counts[0]} ({tasks}) and {counts[1]} ({', '.join(map(str, self.seeds))}); ± is the sample"
+            " standard deviation over seeds. Compared are the routes that these searches found. Intervals resample"
+            " test examples and p is a sign-flip test over them: neither includes the variation between searches."
         )
 
     def pair_outcomes_by_seed(

@@ -64,10 +64,13 @@ def run_side_effects(
     perplexity = {"source": source, **_measure_perplexity(context, route, windows)}
     compared = [row for row in rows if not row[question_overlap.KEY]]
     worse = [row["task"] for row in select_significantly_worse_rows(compared)]
-    change = describe_perplexity(perplexity)
+    change, size = (
+        describe_perplexity(perplexity),
+        f" ({perplexity['tokens']:,} tokens)" if perplexity["windows"] else "",
+    )
     headline = (
         f"Worse on {len(worse)} of {len(compared)} tasks ({', '.join(worse) or 'none'}; p < 0.05, corrected);"
-        f" {change} on {source}."
+        f" {change} on {source}{size}."
     )
     note = f"Test examples of every task with seed {subject.seed}. {question_overlap.NOTE}"
     table = make_corrected_comparison_table(f"{route} on other tasks", _COLUMNS, rows, note)

@@ -10,7 +10,7 @@ from typing import Any
 from macro_routing.errors import RunError, shorten_value, suggest_name
 from macro_routing.evaluation.statistics import bootstrap_gain_over_benchmarks, holm_correction
 from macro_routing.report.figure import Figure
-from macro_routing.report.formatting import format_p_value, format_signed
+from macro_routing.report.formatting import format_number_of, format_p_value, format_signed
 from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, IntervalRow, draw_intervals
 from macro_routing.runs.result import LEVEL
 from macro_routing.studies.paired_comparisons import CORRECTED_MEANINGS
@@ -115,8 +115,8 @@ def make_significance_table(rows: Sequence[Mapping[str, Any]], method: str, base
         (
             f"Differences of {method} to {baseline}, one per benchmark, averaged over seeds. The interval resamples"
             " benchmarks (cluster bootstrap, 95 % percentiles, 10^5 resamples); p is a one-sided exact Wilcoxon"
-            f" signed-rank test, corrected by Holm over {len(rows)} model(s). With fewer than five benchmarks no p"
-            f" can fall below 0.05, and with fewer than {_MIN_BENCHMARKS} there is no interval."
+            f" signed-rank test, corrected by Holm over {format_number_of(len(rows), 'model')}. With fewer than five"
+            f" benchmarks no p can fall below 0.05, and with fewer than {_MIN_BENCHMARKS} there is no interval."
         ),
     )
     columns = [
@@ -146,7 +146,7 @@ def draw_significance(rows: Sequence[Mapping[str, Any]], method: str, baseline: 
         shown.append(IntervalRow(row["model"], row["low"], row["mean"], row["high"], kind))
     counts = sorted({row["benchmarks"] for row in rows})
     benchmarks = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    title = f"{method} minus {baseline}, mean over {benchmarks} benchmark(s) with 95 % intervals"
+    title = f"{method} minus {baseline}, mean over {benchmarks} benchmarks with 95 % intervals"
     return draw_intervals(STUDY, title, "points of accuracy", shown, 0.0, CORRECTED_MEANINGS)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from macro_routing.errors import SettingsError, suggest_name
 from macro_routing.report.figure import Figure
+from macro_routing.report.formatting import format_number_of
 from macro_routing.report.line_chart import AxisLabels, ChartPoint, LineSeries, draw_line_chart
 from macro_routing.runs.config import RunConfig
 from macro_routing.runs.config_tables import DataSettings, SpaceSettings
@@ -80,9 +81,10 @@ def run_hyperparameter_sweep(context: StudyContext, settings: HyperparameterSwee
     rows = add_holm_correction(rows)
     standard = searches.summarize_standard_pass(runs[default])
     different = [row["variant"] for row in rows if is_significant(row)]
+    named = f" ({setting} = {', '.join(different)})" if different else ""
     headline = (
-        f"In these searches ({len(seeds)} seed(s)) the routes of {len(different)} of {len(rows) - 1} values of"
-        f" {setting} differ in accuracy from those of the default {default}: {', '.join(different) or 'none'}."
+        f"Over {format_number_of(len(seeds), 'seed')}, values of {setting} that differ in accuracy from the default"
+        f" {default}: {len(different)} of {len(rows) - 1}{named}."
     )
     title = f"Accuracy by {setting} ({context.describe_model_and_tasks(settings.task_names)})"
     figure = _draw_hyperparameter_sweep(title, setting, chosen, rows, standard["accuracy"])

@@ -23,8 +23,11 @@ class Splits:
     """Training, validation and test examples, disjoint by question and group."""
 
     train: tuple[Example, ...]
+    """Training examples."""
     validation: tuple[Example, ...]
+    """Validation examples."""
     test: tuple[Example, ...]
+    """Test examples."""
 
     def get_split(self, name: str) -> tuple[Example, ...]:
         """The examples of the split ``train``, ``validation`` or ``test``."""

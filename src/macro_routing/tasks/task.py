@@ -23,9 +23,13 @@ class Example:
     """One question with its correct answer; with choices the answer is the letter of the correct choice."""
 
     id: str
+    """Name of the example within its task."""
     question: str
+    """The question."""
     answer: str
+    """The correct answer."""
     choices: tuple[str, ...] = ()
+    """The choices, if any."""
     group: str = ""
     """Variants of one question share a group and are never in different splits."""
 
