@@ -19,7 +19,7 @@ import numpy as np
 
 from macro_routing.errors import ModelError
 
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 19
 """Quantized bytes that a thread de-quantizes at a time."""
 
 
@@ -109,10 +109,17 @@ def _wrap_if_present(module_name: str, name: str, wrap: Callable[[Any], Any]) ->
         yield
 
 
-def _parse_strings_directly(parse: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _parse_arrays_directly(parse: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     """Transformers makes a list of the bytes of each of 300,000 strings, and asks twice for the type of each value."""
-    string_array = [gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.STRING]
-    return lambda value, types: str(value, "utf-8") if types == string_array else parse(value, types)
+    kinds = gguf.GGUFValueType
+    array_of_strings, array_of_integers = [kinds.ARRAY, kinds.STRING], [kinds.ARRAY, kinds.INT32]
+
+    def parse_value(value: Any, types: Any) -> Any:
+        if types == array_of_strings:
+            return str(value, "utf-8")
+        return int(value[0]) if types == array_of_integers else parse(value, types)
+
+    return parse_value
 
 
 def _map_as_plain_array(open_map: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -121,7 +128,7 @@ def _map_as_plain_array(open_map: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 _SLOW_FUNCTIONS = (
-    ("transformers.modeling_gguf_pytorch_utils", "_gguf_parse_value", _parse_strings_directly),
+    ("transformers.modeling_gguf_pytorch_utils", "_gguf_parse_value", _parse_arrays_directly),
     ("transformers.integrations.gguf.reader", "_mapped", _map_as_plain_array),
 )
 
@@ -134,12 +141,17 @@ def dequantize_in_threads(data: Any, kind: gguf.GGMLQuantizationType, pool: Thre
     rows = data.reshape(-1, data.shape[-1])
     step = max(1, _CHUNK_BYTES // max(1, rows.shape[-1]))
     parts = [rows[start : start + step] for start in range(0, len(rows), step)]
-    first = gguf.quants.dequantize(parts[0], kind)  # it builds the type's table, which threads share
+    first = _dequantize_rows(parts[0], kind)  # the gguf package builds the type's table, which threads share
     values = np.empty((len(rows), first.shape[-1]), np.float32)
     values[:step] = first
 
     def fill(number: int) -> None:
-        values[number * step : (number + 1) * step] = gguf.quants.dequantize(parts[number], kind)
+        values[number * step : (number + 1) * step] = _dequantize_rows(parts[number], kind)
 
     list(pool.map(fill, range(1, len(parts))))
     return values.reshape(*data.shape[:-1], values.shape[-1])
+
+
+def _dequantize_rows(rows: Any, kind: gguf.GGMLQuantizationType) -> Any:
+    """De-quantize whole rows, as one row: the gguf package takes every sixteen rows apart, which are few bytes."""
+    return gguf.quants.dequantize(rows.reshape(1, -1), kind).reshape(len(rows), -1)
