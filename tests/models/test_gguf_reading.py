@@ -139,3 +139,16 @@ def test_a_version_of_transformers_without_the_slow_functions_is_read_as_well(so
     missing = ("transformers.modeling_gguf_pytorch_utils", "no_such_function", None)
     monkeypatch.setattr(gguf_reading, "_SLOW_FUNCTIONS", (missing, ("transformers.no_such_module", "any", None)))
     assert (catalog.fetch_model_folder(str(source)) / "config.json").is_file()
+
+
+def test_the_next_tensor_is_dequantized_ahead_and_others_at_once(source):
+    reader, told = gguf_reading.open_gguf(source), []
+    with gguf_reading.share_gguf_reader(reader, told.append):
+        ahead = [gguf.dequantize(tensor.data, tensor.tensor_type) for tensor in reader.tensors]
+        again = gguf.dequantize(reader.tensors[0].data, reader.tensors[0].tensor_type)
+        copied = gguf.dequantize(np.array(reader.tensors[1].data), reader.tensors[1].tensor_type)
+    for tensor, values in zip(reader.tensors, ahead, strict=True):
+        assert np.array_equal(values, gguf.dequantize(tensor.data, tensor.tensor_type))
+    assert np.array_equal(again, ahead[0])
+    assert np.array_equal(copied, ahead[1])
+    assert told == [*(tensor.n_elements for tensor in reader.tensors), again.size, copied.size]

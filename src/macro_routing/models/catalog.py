@@ -5,6 +5,7 @@ or the user's own, are converted to safetensors once and kept in the cache folde
 loading the result about a second.
 """
 
+import importlib
 import json
 import re
 import subprocess
@@ -12,6 +13,8 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TextIO
@@ -48,7 +51,7 @@ def fetch_model_folder(name: str, *, revision: str | None = None, report: Messag
     if path.suffix.lower() == ".gguf":
         if not path.is_file():
             raise ModelError(f"there is no file {name}")
-        return _convert_gguf_once(digest_file_cached(path), lambda _: path, report)
+        return _convert_gguf_once(_digest_beside_imports(path), lambda _: path, report)
     if name.startswith((".", "/", "~")):
         raise ModelError(f"there is no folder {name}")
     if re.fullmatch(r"[\w.-]+/[\w.-]+", name) and not path.exists():
@@ -105,6 +108,15 @@ def _download_hub_model(name: str, revision: str | None) -> Path:
 
 
 # --- built-in models and GGUF files -------------------------------------------------------------------------------
+
+
+def _digest_beside_imports(path: Path) -> str:
+    """Digest a GGUF file while what converts and loads it is imported; both take seconds."""
+    with ThreadPoolExecutor(1) as background:
+        digest = background.submit(digest_file_cached, path)
+        with suppress(ImportError):  # said where it is needed
+            importlib.import_module("transformers.modeling_utils")
+        return digest.result()
 
 
 def _convert_gguf_once(digest: str, fetch_source: Callable[[Path], Path], report: MessageCallback) -> Path:

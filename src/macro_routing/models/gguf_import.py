@@ -7,6 +7,7 @@ follows the file's own metadata.
 
 import json
 import logging
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,6 +20,8 @@ from macro_routing.models.pretokenizers import build_pretokenizer, identify_pret
 from macro_routing.models.support import check_model_can_be_routed, check_weights_complete
 
 CONVERSION_RECORD = "macro_source.json"
+_SHARD_SIZE = "1GB"
+"""Files of weights are hashed beside each other."""
 _MAX_FLOAT32_PARAMETERS = 500_000_000
 """Up to this number of parameters the exact values are stored as float32; larger models as bfloat16."""
 
@@ -42,7 +45,7 @@ def dequantize_gguf_to_checkpoint(
         if not small:
             model = model.to(torch.bfloat16)
         report(f"writing {source.name} as safetensors")
-        model.save_pretrained(folder)
+        model.save_pretrained(folder, max_shard_size=_SHARD_SIZE)
         weights = background.submit(_digest_weights, folder)
         tokenizer = _load_gguf_tokenizer(source)
         _set_special_tokens(tokenizer, read_gguf_tokenizer_metadata(reader))
@@ -57,7 +60,9 @@ def dequantize_gguf_to_checkpoint(
 
 
 def _digest_weights(folder: Path) -> dict[str, str]:
-    return {path.name: digest_file(path) for path in sorted(folder.glob("*.safetensors"))}
+    files = sorted(folder.glob("*.safetensors"))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip([file.name for file in files], pool.map(digest_file, files), strict=True))
 
 
 def _load_gguf_model(source: Path) -> Any:

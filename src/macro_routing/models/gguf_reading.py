@@ -9,7 +9,7 @@ import importlib
 import os
 import struct
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -69,21 +69,42 @@ def share_gguf_reader(reader: FastGGUFReader, report: Callable[[int], None]) -> 
 
     ``report`` is told the number of values of each tensor that is de-quantized.
     """
-
-    def dequantize(data: Any, kind: gguf.GGMLQuantizationType) -> Any:
-        values = dequantize_in_threads(data, kind, pool)
-        report(values.size)
-        return values
-
-    with ThreadPoolExecutor(os.cpu_count()) as pool, ExitStack() as stack:
+    with ThreadPoolExecutor(os.cpu_count()) as pool, ThreadPoolExecutor(1) as ahead, ExitStack() as stack:
         stack.enter_context(_replace(gguf, "GGUFReader", lambda *_: reader))
-        stack.enter_context(_replace(gguf, "dequantize", dequantize))
+        stack.enter_context(_replace(gguf, "dequantize", _dequantize_ahead(reader, pool, ahead, report)))
         # transformers makes the table of all tensor names once per module, hundreds of times.
         names_of_tensors = functools.cache(gguf.get_tensor_name_map)
         stack.enter_context(_replace(gguf, "get_tensor_name_map", names_of_tensors))
         for module, name, wrap in _SLOW_FUNCTIONS:
             stack.enter_context(_wrap_if_present(module, name, wrap))
         yield
+
+
+def _dequantize_ahead(
+    reader: FastGGUFReader, pool: ThreadPoolExecutor, ahead: ThreadPoolExecutor, report: Callable[[int], None]
+) -> Callable[[Any, Any], Any]:
+    """Make a ``dequantize`` that works on the next tensor of the file while its caller works on this one."""
+    tensors = reader.tensors
+    indices = {id(tensor.data): index for index, tensor in enumerate(tensors)}
+    started: dict[int, Future[Any]] = {}
+
+    def start(index: int) -> None:
+        if index < len(tensors) and index not in started:
+            tensor = tensors[index]
+            started[index] = ahead.submit(dequantize_in_threads, tensor.data, tensor.tensor_type, pool)
+
+    def dequantize(data: Any, kind: gguf.GGMLQuantizationType) -> Any:
+        index = indices.get(id(data))
+        if index is None:
+            values = dequantize_in_threads(data, kind, pool)
+        else:
+            start(index)
+            start(index + 1)
+            values = started.pop(index).result()
+        report(values.size)
+        return values
+
+    return dequantize
 
 
 @contextmanager
