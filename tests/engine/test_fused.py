@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macro_routing.engine.decoders import EAGER, FUSED, fused_unsupported_reason
-from macro_routing.engine.fused import batch_plan, model_runner
+from macro_routing.engine.fused import batch_plan, kernels, model_runner
 from macro_routing.engine.fused.batch_plan import RoutesOverSamePrompts, plan_batches
 from macro_routing.engine.fused.decoder import FusedDecoder
 from macro_routing.engine.fused.device_tables import assign_rows_to_sequences, pad_row_count
@@ -85,10 +85,55 @@ def test_heads_whose_size_is_not_a_power_of_2(monkeypatch):
     assert reason == "its head size is 24 (it must be even, and from 32 to 256)"
 
 
+def test_the_largest_heads(monkeypatch):
+    """The size of Gemma's heads, with and without a window."""
+    monkeypatch.setattr(model_runner, "_MAX_SPLITS", 2)
+    model = tiny_model("gemma2", head_dim=256, num_hidden_layers=2)
+    _assert_fused_equals_eager(model, LONG_PROMPTS[1:], (DecodingStage(frozenset(), 2),), [parse_route("L0 L1", 2)])
+
+
 def test_a_mixture_of_routes_with_capped_logits_and_windows():
     mixtures = [parse_mixture("1.7 [L0-L2] - 0.7 [L0 L2]", 3)]
     model = _shallow_model("gemma2", final_logit_softcapping=2.0, attn_logit_softcapping=1.0)
     _assert_fused_equals_eager(model, LONG_PROMPTS[1:], (DecodingStage(frozenset(), 3),), mixtures)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_capped_logits_are_rounded_where_the_model_rounds_them(dtype):
+    """In 16 bits the cap makes large logits equal; the first of the largest counts, as in the prefill.
+
+    The interpreter does not round to bfloat16 as devices do.
+    """
+    generator = torch.Generator().manual_seed(0)
+    logits = (60 + 40 * torch.rand(16, 200, generator=generator)).to(dtype)
+    capped = 30.0 * torch.tanh(logits / 30.0)
+    best_value, best_token = torch.zeros(16, 1), torch.zeros(16, 1, dtype=torch.int32)
+    step = torch.zeros(1, dtype=torch.int32)
+    kernels.block_argmax[(16, 1)](logits, best_value, best_token, step, 0, 200, 1, 30.0, CAPPED=True, BLOCK=256)
+    assert torch.allclose(best_value[:, 0], capped.max(dim=1).values.float(), rtol=1e-6)
+    if dtype == torch.float16:  # where other tokens have the largest logit
+        assert best_token[:, 0].tolist() == capped.float().argmax(dim=1).tolist()
+        assert best_token[:, 0].tolist() != logits.float().argmax(dim=1).tolist()
+
+
+def test_a_mixture_of_capped_logits_is_rounded_alike():
+    generator = torch.Generator().manual_seed(0)
+    logits = (60 + 40 * torch.rand(2, 200, generator=generator)).half()
+    capped = (30.0 * torch.tanh(logits / 30.0)).float()
+    best_value, best_token = torch.zeros(2, 1), torch.zeros(2, 1, dtype=torch.int32)
+    live, weight, reference = (
+        torch.arange(2, dtype=torch.int32),
+        torch.tensor([1.5, -0.5]),
+        torch.zeros(2, dtype=torch.int32),
+    )
+    members = capped.max(dim=1, keepdim=True).values
+    kernels.mixture_argmax[(1, 1)](
+        logits, members, best_value, best_token, live, weight, reference, 0, 200, 1, -2.3, 30.0,
+        CAPPED=True, MEMBERS=2, BLOCKS=1, BLOCK=256,
+    )  # fmt: skip
+    total = 1.5 * capped[0] - 0.5 * capped[1]
+    assert best_value[0, 0] == total.max()
+    assert best_token[0, 0] == total.argmax()
 
 
 def test_prompts_with_routes_of_their_own_and_windows():
