@@ -3,6 +3,7 @@
 Without a GPU the kernels are interpreted, which is slow: few rows, few tokens, one layer order that has everything.
 """
 
+import weakref
 from itertools import pairwise
 
 import numpy as np
@@ -196,6 +197,58 @@ def test_other_quantized_weights_are_rejected_with_a_reason():
     assert "rounds states to 8 bits" in find_fused_unsupported_reason(model, interpreted=True)
     model.model.layers[1].mlp.up_proj = type("OtherLinear", (torch.nn.Linear,), {})(32, 48)
     assert "not by bitsandbytes" in find_fused_unsupported_reason(model, interpreted=True)
+
+
+class _PackedTensor(torch.Tensor):
+    """Weights as torchao keeps them: a tensor of another class in an ordinary linear map."""
+
+
+def _pack(linear):
+    linear.weight = torch.nn.Parameter(linear.weight.data.as_subclass(_PackedTensor), requires_grad=False)
+    return linear
+
+
+class _OtherModule(torch.nn.Module):
+    """A quantized projection that is not a linear map by its class, as those of GPTQ, AWQ and HQQ."""
+
+    def __init__(self, linear):
+        super().__init__()
+        self.register_buffer("qweight", linear.weight.data.to(torch.int8))
+
+
+@pytest.mark.parametrize("method", ["gptq", "bitsandbytes", None])
+@pytest.mark.parametrize("quantize", [_pack, _OtherModule])
+@pytest.mark.parametrize("path", ["layers.1.self_attn.k_proj", "layers.2.mlp.down_proj"])
+def test_projections_of_other_quantizations_are_rejected_in_every_layer(method, quantize, path):
+    model = _shallow_model("llama")
+    if method is not None:
+        model.config.quantization_config = {"quant_method": method}
+    assert (find_fused_unsupported_reason(model, interpreted=True) is None) == (method != "gptq")
+    model.model.set_submodule(path, quantize(model.model.get_submodule(path)))
+    assert "linear maps" in (reason := find_fused_unsupported_reason(model, interpreted=True)) or "4 bits" in reason
+    with pytest.raises(ModelError, match="cannot use the fused decoder"):
+        FusedDecoder(model, graphs=False)
+
+
+@pytest.mark.parametrize("quantize", [_pack, _OtherModule])
+def test_a_quantized_head_is_rejected(quantize):
+    model = _shallow_model("llama")
+    model.lm_head = quantize(model.lm_head)
+    assert find_fused_unsupported_reason(model, interpreted=True) == "its head is not a plain linear map"
+
+
+def test_released_memory_includes_de_quantized_weights():
+    decoder = FusedDecoder(_quantize_to_4_bits(_shallow_model("qwen2")), graphs=False)
+    before, released = decoder.weights, weakref.ref(decoder.weights.layers[0].mlp.gate_up.weight)
+    expected = before.layers[0].mlp.gate_up.weight.clone()
+    del before
+    decoder.release_memory()
+    assert released() is None
+    assert torch.equal(decoder.weights.layers[0].mlp.gate_up.weight, expected)
+    plain = FusedDecoder(_shallow_model("qwen2"), graphs=False)
+    weights = plain.weights
+    plain.release_memory()
+    assert plain.weights is weights  # the model's own weights are views of these
 
 
 def test_a_common_prefix_several_batches_and_split_attention(monkeypatch):
