@@ -161,6 +161,62 @@ def tabulate_kernels(kernels: Sequence[tuple[str, float, float]]) -> list[dict[s
     return sorted(lines, key=lambda line: -line["step"])
 
 
+def load_subject(
+    arguments: argparse.Namespace,
+) -> tuple[Any, Any, Sequence[Tokens], tuple[DecodingStage, ...]]:
+    """The frozen model, or None for random weights, the model, and what it decodes."""
+    if arguments.shape:
+        model, prompts = make_random_model(arguments.shape), make_random_prompts(PROMPTS)
+        reasoning = DecodingStage(frozenset(), REASONING, (11, 12, 13, 14, 15))
+        return None, model, prompts, (reasoning, DecodingStage(frozenset(), ANSWER))
+    from macro_routing.models import load_model
+
+    frozen = load_model(arguments.model)
+    return frozen, frozen.model, *load_real_prompts(frozen, arguments.data_dir)
+
+
+def print_figures(figures: Sequence[MeasuredFigure], kernels: Sequence[tuple[str, float, float]]) -> None:
+    """Every figure with its target, and the kernels that take longest."""
+    for figure in figures:
+        verdict = "" if figure.target is None else f"target {figure.target}: {'met' if figure.met else 'MISSED'}"
+        print(f"{figure.figure:<70} {figure.value:7.3f} {verdict}\n    {figure.detail}")
+    for kernel, launches, microseconds in kernels[:14]:
+        print(f"    {kernel[:72]:<72} {launches:6.1f} × {microseconds:7.2f} µs")
+
+
+def write_tables(
+    arguments: argparse.Namespace, figures: Sequence[MeasuredFigure], kernels: Sequence[tuple[str, float, float]]
+) -> None:
+    """Record the figures, and the kernels beside them."""
+    name = f"--shape {arguments.shape}" if arguments.shape else "MODEL"
+    command = f"python -m benchmarks.fused {name} --write docs/data/{arguments.write.name}"
+    model = arguments.shape or Path(arguments.model).name
+    write_record(
+        arguments.write,
+        command=command,
+        config={
+            "model": model,
+            "weights": "random" if arguments.shape else "real",
+            "prompts": PROMPTS,
+            "routes": ROUTES,
+            "budgets": [REASONING, ANSWER],
+        },
+        seed=SEED,
+        columns=COLUMNS,
+        results=[dataclasses.asdict(figure) for figure in figures],
+        device="cuda",
+    )
+    write_record(
+        arguments.write.with_name(f"{arguments.write.stem}_profile.json"),
+        command=command,
+        config={"model": model, "prompts": PROMPTS, "route": "standard"},
+        seed=SEED,
+        columns=PROFILE_COLUMNS,
+        results=tabulate_kernels(kernels),
+        device="cuda",
+    )
+
+
 def main() -> None:
     """Measure, print, write on request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -171,19 +227,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if (arguments.model is None) == (arguments.shape is None):
         parser.error("name a model or a --shape")
-    frozen = None
-    if arguments.shape:
-        model, prompts = make_random_model(arguments.shape), make_random_prompts(PROMPTS)
-        stages: tuple[DecodingStage, ...] = (
-            DecodingStage(frozenset(), REASONING, (11, 12, 13, 14, 15)),
-            DecodingStage(frozenset(), ANSWER),
-        )
-    else:
-        from macro_routing.models import load_model
-
-        frozen = load_model(arguments.model)
-        model = frozen.model
-        prompts, stages = load_real_prompts(frozen, arguments.data_dir)
+    frozen, model, prompts, stages = load_subject(arguments)
     decoder = FusedDecoder(model) if frozen is None else get_fused_decoder(frozen, FUSED)
     assert decoder is not None
     routes = draw_distinct_routes(len(decoder.weights.layers), ROUTES)
@@ -192,40 +236,11 @@ def main() -> None:
     if frozen is not None:
         spent = figures[0].raw["generate_seconds"]
         figures.append(measure_round_with_savings(frozen, arguments.data_dir, sum(spent) / len(spent)))
-    for one in figures:
-        verdict = "" if one.target is None else f"target {one.target}: {'met' if one.met else 'MISSED'}"
-        print(f"{one.figure:<70} {one.value:7.3f} {verdict}\n    {one.detail}")
     kernels = profile_kernels(decoder, [Route.standard(routes[0].layers)], prompts)
-    for kernel, launches, microseconds in kernels[:14]:
-        print(f"    {kernel[:72]:<72} {launches:6.1f} × {microseconds:7.2f} µs")
-    name = arguments.shape and f"--shape {arguments.shape}"
+    print_figures(figures, kernels)
     if arguments.write:
-        write_record(
-            arguments.write,
-            command=f"python -m benchmarks.fused {name or 'MODEL'} --write docs/data/{arguments.write.name}",
-            config={
-                "model": arguments.shape or Path(arguments.model).name,
-                "weights": "random" if arguments.shape else "real",
-                "prompts": PROMPTS,
-                "routes": ROUTES,
-                "budgets": [REASONING, ANSWER],
-            },
-            seed=SEED,
-            columns=COLUMNS,
-            results=[dataclasses.asdict(one) for one in figures],
-            device="cuda",
-        )
-        profile = arguments.write.with_name(f"{arguments.write.stem}_profile.json")
-        write_record(
-            profile,
-            command=f"python -m benchmarks.fused {name or 'MODEL'} --write docs/data/{arguments.write.name}",
-            config={"model": arguments.shape or Path(arguments.model).name, "prompts": PROMPTS, "route": "standard"},
-            seed=SEED,
-            columns=PROFILE_COLUMNS,
-            results=tabulate_kernels(kernels),
-            device="cuda",
-        )
-    sys.exit(not all(one.met for one in figures))
+        write_tables(arguments, figures, kernels)
+    sys.exit(not all(figure.met for figure in figures))
 
 
 if __name__ == "__main__":

@@ -132,12 +132,16 @@ def record_landscape(frozen: Any, arguments: argparse.Namespace) -> tuple[Path, 
 def collect_choice_scores(routes: Sequence[Any], scores: NDArray[np.float16], examples: Sequence[Any]) -> ChoiceScores:
     """The log-likelihoods of short repeats and skips; of all routes they would take megabytes."""
     kept = [index for index, route in enumerate(routes) if is_short_repeat_or_skip(route)]
-    recorded = examples[: scores.shape[1]]
-    sizes = np.zeros(scores.shape[1:], np.uint16)
-    for row, example in zip(sizes, recorded, strict=True):
-        row[: len(example.choices)] = [len(choice.encode()) for choice in example.choices]
-    answers = np.array([example.correct_choice for example in recorded], np.uint8)
+    sizes, answers = describe_choices(examples[: scores.shape[1]])
     return ChoiceScores(tuple(str(routes[index]) for index in kept), scores[kept], sizes, answers)
+
+
+def describe_choices(examples: Sequence[Any]) -> tuple[NDArray[np.uint16], NDArray[np.uint8]]:
+    """The bytes of every choice, 0 where an example has fewer, and the correct choices."""
+    sizes = np.zeros((len(examples), max(len(example.choices) for example in examples)), np.uint16)
+    for row, example in zip(sizes, examples, strict=True):
+        row[: len(example.choices)] = [len(choice.encode()) for choice in example.choices]
+    return sizes, np.array([example.correct_choice for example in examples], np.uint8)
 
 
 def add_scores_without_question(frozen: Any, arguments: argparse.Namespace) -> None:
@@ -150,17 +154,16 @@ def add_scores_without_question(frozen: Any, arguments: argparse.Namespace) -> N
     recorded = ChoiceScores.load(arguments.without_question)
     task, examples = load_examples(arguments)
     examples = examples[: len(recorded.answers)]
+    sizes, answers = describe_choices(examples)
+    if not np.array_equal(sizes, recorded.choice_bytes) or not np.array_equal(answers, recorded.answers):
+        archive = arguments.without_question
+        sys.exit(f"{archive} was recorded on other examples; name its task, and the data it was made of")
     standard = Route.standard(frozen.layers)
     items = build_choice_items(frozen, task, examples, by_letter=False, with_question=False)
     scores = score_choices_for_routes(frozen.model, [standard], items)[standard]
     values = np.full((1, *recorded.log_likelihoods.shape[1:]), np.nan, np.float16)
     for cells, log_likelihoods in zip(values[0], scores, strict=True):
         cells[: len(log_likelihoods)] = log_likelihoods
-    added = collect_choice_scores([standard], values, examples)
-    if (added.answers != recorded.answers).any() or (added.choice_bytes != recorded.choice_bytes).any():
-        sys.exit(
-            f"{arguments.without_question} was recorded on other examples; name its task, and the data it was made of"
-        )
     name = str(Mixture.from_route(standard, with_question=False))
     others = [index for index, route in enumerate(recorded.routes) if route != name]
     ChoiceScores(

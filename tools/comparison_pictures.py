@@ -25,7 +25,7 @@ _GAIN = re.compile(r"[+-][\d.]+")
 
 
 class Mark(NamedTuple):
-    """A route's layers and its change of accuracy, averaged over seeds."""
+    """Layers and change of accuracy of what was returned, the standard pass included, averaged over seeds."""
 
     name: str
     layers: float
@@ -34,7 +34,7 @@ class Mark(NamedTuple):
 
 
 def draw_accuracy_by_layers() -> str:
-    """Every setting in which a search returned a route: layers applied, and points gained or lost."""
+    """Every setting in which some seed returned a route of its own: layers applied, and points gained or lost."""
     marks = [*_list_accuracy_marks(), *_list_speed_marks()]
     height = 330.0
     across = list_nice_axis_ticks([100, *(mark.layers for mark in marks)], 6, min_span=10, beyond=True)
@@ -73,9 +73,9 @@ def _list_accuracy_marks() -> list[Mark]:
         task, _, small = split_setting(row)
         found = [value for name, value in row["raw"].items() if name.rpartition("-")[0] == "guided"]
         layers = (_SMALL if small else _LARGE)[1]
-        lengths = [parse_route(route, layers).length for route, _ in found]
-        if any(gain for _, gain in found):
-            share = 100 * fmean(lengths) / layers
+        routes = [parse_route(route, layers) for route, _ in found]
+        if not all(route.is_standard for route in routes):
+            share = 100 * fmean(route.length for route in routes) / layers
             marks.append(Mark(task + " ᵃ" * small, share, 100 * fmean(gain for _, gain in found), "best"))
     return marks
 

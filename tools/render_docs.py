@@ -88,14 +88,21 @@ def table(name: str) -> str:
     heads = [show(titles.get(title, title)) for title in columns.values()]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(columns)]
     for row in content["results"]:
-        cells = [show(row.get(key)) for key in columns]
+        cells = [
+            show(row.get(key)) + (" (missed)" if _is_target(key) and row.get("met") is False else "") for key in columns
+        ]
         lines.append("| " + " | ".join(titles.get(cell, cell) for cell in cells) + " |")
     return "\n".join(["", *lines, "", _origin(content), ""])
 
 
+def _is_target(key: str) -> bool:
+    return key.startswith("target")
+
+
 def _is_goal(key: str, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether a column holds the goals that were set for a figure; no page shows them."""
-    return key.startswith("target") and not any(isinstance(row.get(key), str) for row in rows)
+    """Whether a column holds the goals that were set for a figure; a page shows them where one is missed."""
+    is_goal = _is_target(key) and not any(isinstance(row.get(key), str) for row in rows)
+    return is_goal and not any(row.get("met") is False for row in rows)
 
 
 def _origin(content: Mapping[str, Any]) -> str:

@@ -112,7 +112,8 @@ def _counting_beats_majority() -> str:
     """In how many seeds the default's route on object counting is better than the most common answer."""
     majority = {row["seed"]: row["constant"] for row in _paper_rows("counting", "direct")}
     runs = [run for run in read_runs("counting-direct") if run["method"] == "guided"]
-    better = [100 * count_correct(run, "MACRO, guided") / 1000 > majority[str(run["seed"])] for run in runs]
+    items = count_test_items("counting-direct")
+    better = [100 * count_correct(run, "MACRO, guided") / items > majority[str(run["seed"])] for run in runs]
     return f"{sum(better)} of {len(better)}"
 
 
@@ -211,12 +212,11 @@ def decoding_sentence() -> str:
             "with `generate` (Qwen2.5-Coder-1.5B; one sample; vLLM not measured yet)."
         )
     rows = read_record(SPEEDS)["results"]
-    one = {
-        row["side"]: row["ratio"] for row in rows if row["routes"] == 1 and row["rows"] == min(r["rows"] for r in rows)
-    }
-    vllm = f", and vLLM {one['vLLM']:.1f} times" if "vLLM" in one else ""
+    fewest = min(row["rows"] for row in rows)
+    ratios = {row["side"]: row["ratio"] for row in rows if row["routes"] == 1 and row["rows"] == fewest}
+    vllm = f", and vLLM {ratios['vLLM']:.1f} times" if "vLLM" in ratios else ""
     return (
-        f"On an H200 `generate` takes {one['generate']:.1f} times as long as MACRO's decoder for the same batch{vllm} "
+        f"On an H200 `generate` takes {ratios['generate']:.1f} times as long as MACRO's decoder for the same batch{vllm} "
         "(the shape of Qwen2.5-1.5B, random weights)."
     )
 

@@ -102,8 +102,10 @@ def _answers(row: Mapping[str, Any], answers: Mapping[str, Mapping[str, Any]]) -
     of = answers.get(row["setting"])
     if of is None:
         return "", ""
-    (cut, tokens), (cut_after, tokens_after) = (of[name].rstrip(")").split(" (") for name in ("standard", "guided"))
-    return f"{cut} → {cut_after}", f"{tokens} → {tokens_after}"
+    (truncated, tokens), (truncated_after, tokens_after) = (
+        of[name].rstrip(")").split(" (") for name in ("standard", "guided")
+    )
+    return f"{truncated} → {truncated_after}", f"{tokens} → {tokens_after}"
 
 
 def headline() -> str:

@@ -131,6 +131,16 @@ def test_weights_are_stored_once(base, routed):
     assert stored == [path.stat().st_size for path in base.folder.glob("*.safetensors")]
 
 
+@pytest.mark.filterwarnings("ignore")
+def test_soft_capped_attention_is_never_computed_without_its_cap(tmp_path):
+    base = tiny_base(tmp_path / "base", "gemma2")
+    macro_routing.register()
+    write_routed_checkpoint(base, PLAIN, None, tmp_path / "routed")
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "routed").config._attn_implementation == "eager"
+    with pytest.raises(ModelError, match="leaves out the soft cap"):
+        AutoModelForCausalLM.from_pretrained(tmp_path / "routed", attn_implementation="sdpa")
+
+
 def test_it_loads_as_any_model_does(base, routed):
     base.folder.rename(base.folder.with_name("gone"))  # nothing outside the checkpoint is needed
     model = AutoModelForCausalLM.from_pretrained(routed, dtype=torch.bfloat16, attn_implementation="eager")

@@ -3,6 +3,7 @@
 Without a GPU the kernels are interpreted, which is slow: few rows, few tokens, one layer order that has everything.
 """
 
+import weakref
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from macro_routing.engine.decoders import EAGER, FUSED, fused_unsupported_reason
-from macro_routing.engine.fused import batch_plan, model_runner
+from macro_routing.engine.fused import batch_plan, kernels, model_runner
 from macro_routing.engine.fused.batch_plan import RoutesOverSamePrompts, plan_batches
 from macro_routing.engine.fused.decoder import FusedDecoder
 from macro_routing.engine.fused.device_tables import assign_rows_to_sequences, pad_row_count
@@ -86,10 +87,55 @@ def test_heads_whose_size_is_not_a_power_of_2(monkeypatch):
     assert reason == "its head size is 24 (it must be even, and from 32 to 256)"
 
 
+def test_the_largest_heads(monkeypatch):
+    """The size of Gemma's heads, with and without a window."""
+    monkeypatch.setattr(model_runner, "_MAX_SPLITS", 2)
+    model = tiny_model("gemma2", head_dim=256, num_hidden_layers=2)
+    _assert_fused_equals_eager(model, LONG_PROMPTS[1:], (DecodingStage(frozenset(), 2),), [parse_route("L0 L1", 2)])
+
+
 def test_a_mixture_of_routes_with_capped_logits_and_windows():
     mixtures = [parse_mixture("1.7 [L0-L2] - 0.7 [L0 L2]", 3)]
     model = _shallow_model("gemma2", final_logit_softcapping=2.0, attn_logit_softcapping=1.0)
     _assert_fused_equals_eager(model, LONG_PROMPTS[1:], (DecodingStage(frozenset(), 3),), mixtures)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_capped_logits_are_rounded_where_the_model_rounds_them(dtype):
+    """In 16 bits the cap makes large logits equal; the first of the largest counts, as in the prefill.
+
+    The interpreter does not round to bfloat16 as devices do.
+    """
+    generator = torch.Generator().manual_seed(0)
+    logits = (60 + 40 * torch.rand(16, 200, generator=generator)).to(dtype)
+    capped = 30.0 * torch.tanh(logits / 30.0)
+    best_value, best_token = torch.zeros(16, 1), torch.zeros(16, 1, dtype=torch.int32)
+    step = torch.zeros(1, dtype=torch.int32)
+    kernels.block_argmax[(16, 1)](logits, best_value, best_token, step, 0, 200, 1, 30.0, CAPPED=True, BLOCK=256)
+    assert torch.allclose(best_value[:, 0], capped.max(dim=1).values.float(), rtol=1e-6)
+    if dtype == torch.float16:  # where other tokens have the largest logit
+        assert best_token[:, 0].tolist() == capped.float().argmax(dim=1).tolist()
+        assert best_token[:, 0].tolist() != logits.float().argmax(dim=1).tolist()
+
+
+def test_a_mixture_of_capped_logits_is_rounded_alike():
+    generator = torch.Generator().manual_seed(0)
+    logits = (60 + 40 * torch.rand(2, 200, generator=generator)).half()
+    capped = (30.0 * torch.tanh(logits / 30.0)).float()
+    best_value, best_token = torch.zeros(2, 1), torch.zeros(2, 1, dtype=torch.int32)
+    live, weight, reference = (
+        torch.arange(2, dtype=torch.int32),
+        torch.tensor([1.5, -0.5]),
+        torch.zeros(2, dtype=torch.int32),
+    )
+    members = capped.max(dim=1, keepdim=True).values
+    kernels.mixture_argmax[(1, 1)](
+        logits, members, best_value, best_token, live, weight, reference, 0, 200, 1, -2.3, 30.0,
+        CAPPED=True, MEMBERS=2, BLOCKS=1, BLOCK=256,
+    )  # fmt: skip
+    total = 1.5 * capped[0] - 0.5 * capped[1]
+    assert best_value[0, 0] == total.max()
+    assert best_token[0, 0] == total.argmax()
 
 
 def test_prompts_with_routes_of_their_own_and_windows():
@@ -152,6 +198,58 @@ def test_other_quantized_weights_are_rejected_with_a_reason():
     assert "rounds states to 8 bits" in find_fused_unsupported_reason(model, interpreted=True)
     model.model.layers[1].mlp.up_proj = type("OtherLinear", (torch.nn.Linear,), {})(32, 48)
     assert "not by bitsandbytes" in find_fused_unsupported_reason(model, interpreted=True)
+
+
+class _PackedTensor(torch.Tensor):
+    """Weights as torchao keeps them: a tensor of another class in an ordinary linear map."""
+
+
+def _pack(linear):
+    linear.weight = torch.nn.Parameter(linear.weight.data.as_subclass(_PackedTensor), requires_grad=False)
+    return linear
+
+
+class _OtherModule(torch.nn.Module):
+    """A quantized projection that is not a linear map by its class, as those of GPTQ, AWQ and HQQ."""
+
+    def __init__(self, linear):
+        super().__init__()
+        self.register_buffer("qweight", linear.weight.data.to(torch.int8))
+
+
+@pytest.mark.parametrize("method", ["gptq", "bitsandbytes", None])
+@pytest.mark.parametrize("quantize", [_pack, _OtherModule])
+@pytest.mark.parametrize("path", ["layers.1.self_attn.k_proj", "layers.2.mlp.down_proj"])
+def test_projections_of_other_quantizations_are_rejected_in_every_layer(method, quantize, path):
+    model = _shallow_model("llama")
+    if method is not None:
+        model.config.quantization_config = {"quant_method": method}
+    assert (find_fused_unsupported_reason(model, interpreted=True) is None) == (method != "gptq")
+    model.model.set_submodule(path, quantize(model.model.get_submodule(path)))
+    assert "linear maps" in (reason := find_fused_unsupported_reason(model, interpreted=True)) or "4 bits" in reason
+    with pytest.raises(ModelError, match="cannot use the fused decoder"):
+        FusedDecoder(model, graphs=False)
+
+
+@pytest.mark.parametrize("quantize", [_pack, _OtherModule])
+def test_a_quantized_head_is_rejected(quantize):
+    model = _shallow_model("llama")
+    model.lm_head = quantize(model.lm_head)
+    assert find_fused_unsupported_reason(model, interpreted=True) == "its head is not a plain linear map"
+
+
+def test_released_memory_includes_de_quantized_weights():
+    decoder = FusedDecoder(_quantize_to_4_bits(_shallow_model("qwen2")), graphs=False)
+    before, released = decoder.weights, weakref.ref(decoder.weights.layers[0].mlp.gate_up.weight)
+    expected = before.layers[0].mlp.gate_up.weight.clone()
+    del before
+    decoder.release_memory()
+    assert released() is None
+    assert torch.equal(decoder.weights.layers[0].mlp.gate_up.weight, expected)
+    plain = FusedDecoder(_shallow_model("qwen2"), graphs=False)
+    weights = plain.weights
+    plain.release_memory()
+    assert plain.weights is weights  # the model's own weights are views of these
 
 
 def test_a_common_prefix_several_batches_and_split_attention(monkeypatch):

@@ -57,9 +57,11 @@ def test_logits_are_computed_in_chunks_and_not_for_padding(name, monkeypatch):
     monkeypatch.setattr(likelihood, "apply_lm_head", lambda *args: shapes.append(args[1].shape[:2]) or read(*args))
     monkeypatch.setattr(likelihood, "MAX_LOGIT_BYTES", at_once * 4 * model.config.vocab_size)
     _assert_equal(score_choices_for_routes(model, ROUTES, items), expected)
-    parts = [tokens for rows, tokens in shapes if tokens > 1 or rows == 1]
-    assert max(parts) == at_once
-    assert sum(parts) == len(ROUTES) * sum(len(choice) - 1 for item in items for choice in item.choices)
+    parts = [rows * tokens for rows, tokens in shapes]
+    assert max(parts) == at_once < len(items)  # those after the prompts, too
+    # One after each prompt, and one for each token of a choice after its first.
+    needed = len(items) + sum(len(choice) - 1 for item in items for choice in item.choices)
+    assert sum(parts) == len(ROUTES) * needed
 
 
 @pytest.mark.parametrize("name", VARIANTS)

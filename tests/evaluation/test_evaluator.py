@@ -13,7 +13,7 @@ from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.model_answers import answer_examples
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.score_store import ScoreStore
-from macro_routing.evaluation.scoring_settings import NEVER, UnitSizes
+from macro_routing.evaluation.scoring_settings import EXACT, NEVER, UnitSizes
 from macro_routing.evaluation.work_items import group_examples_into_race_units, split_examples_into_work_units
 from macro_routing.models import load_model
 from macro_routing.models.routing import apply_route
@@ -227,8 +227,8 @@ def test_a_unit_is_stored_whole_or_redone_whole(smollm2, category, tmp_path, mon
     assert resumed.outcomes == fresh.evaluate([STANDARD], examples)[STANDARD].outcomes
 
 
-@pytest.mark.parametrize(("keep", "units"), [(1, {2}), (2, {16})])
-def test_where_nothing_races_choices_are_compared_in_full_units(category, monkeypatch, keep, units):
+@pytest.mark.parametrize(("keep", "mode", "units"), [(1, EXACT, {2}), (2, EXACT, {16}), (1, NEVER, {16})])
+def test_where_nothing_races_choices_are_compared_in_full_units(category, monkeypatch, keep, mode, units):
     """Units of two examples leave a processor idle; they are for stopping routes that lose."""
     asked = []
 
@@ -240,7 +240,7 @@ def test_where_nothing_races_choices_are_compared_in_full_units(category, monkey
     monkeypatch.setattr(Evaluator, "scope", {})
     frozen = SimpleNamespace(name="fake", layers=30)
     evaluator = Evaluator(frozen, category, LIKELIHOOD, sizes=UnitSizes(race=8, race_late=2, full=16))
-    evaluator.race_draws([STANDARD, ROUTE], category.pools["train"][:16], keep)
+    evaluator.race_draws([STANDARD, ROUTE], category.pools["train"][:16], keep, mode)
     assert set(asked) == units
 
 

@@ -140,7 +140,8 @@ def test_the_standard_pass_without_the_question_is_added_to_a_recording(tmp_path
     assert any(np.allclose(row[: len(expected)], expected, atol=0.05) for row in recorded)
 
 
-def test_scores_of_other_examples_are_not_added(tmp_path):
+@pytest.mark.parametrize("change", ["answers", "more examples", "fewer choices"])
+def test_scores_of_other_examples_are_not_added(tmp_path, change):
     frozen = small_frozen()
     arguments = SimpleNamespace(
         model="small", task="category", mode="likelihood", examples=6, two_edits=0, max_routes=2, minutes=5,
@@ -149,9 +150,14 @@ def test_scores_of_other_examples_are_not_added(tmp_path):
     path, _ = record_landscape(frozen, arguments)
     archive = path.with_suffix(".npz")
     recorded = ChoiceScores.load(archive)
-    ChoiceScores(recorded.routes, recorded.log_likelihoods, recorded.choice_bytes, (recorded.answers + 1) % 2).save(
-        archive
-    )
+    scores, sizes, answers = recorded.log_likelihoods, recorded.choice_bytes, recorded.answers
+    if change == "answers":
+        answers = (answers + 1) % 2
+    elif change == "more examples":
+        scores, sizes, answers = np.tile(scores, (1, 999, 1)), np.tile(sizes, (999, 1)), np.tile(answers, 999)
+    else:
+        scores, sizes = scores[..., :-1], sizes[:, :-1]
+    ChoiceScores(recorded.routes, scores, sizes, answers).save(archive)
     arguments.without_question = archive
     with pytest.raises(SystemExit, match="other examples"):
         add_scores_without_question(frozen, arguments)

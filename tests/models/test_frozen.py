@@ -1,4 +1,5 @@
 import json
+import warnings
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from macro_routing.models import LoadOptions, apply_route, freeze_model, load_mo
 from macro_routing.models.chat import ThinkBlock, read_chat_format, render_chat_prompt
 from macro_routing.models.doctor import run_checks
 from macro_routing.routes import parse_route
+from tests.deploy.bases import tiny_base
 from tests.models.tiny import tiny_model, tokens
 from tests.runs.small import small_folder
 
@@ -156,6 +158,21 @@ def test_quantised_weights_are_routed(folder, kind):
     assert [finding for finding in findings if not finding.passed] == []
     assert frozen.numerics_id != load_model(str(folder)).numerics_id
     assert frozen.weights_id == load_model(str(folder)).weights_id
+
+
+@pytest.mark.parametrize("architecture", ["mixtral", "qwen3_moe", "llama"])
+def test_experts_that_are_not_quantized_are_named(tmp_path, architecture):
+    tiny_base(tmp_path / "model", architecture)
+    messages, options = [], LoadOptions(quantization="4bit")
+    frozen = load_model(str(tmp_path / "model"), options, messages.append)
+    plain = {type(weight).__name__ for name, weight in frozen.model.named_parameters() if "experts" in name}
+    assert plain == (set() if architecture == "llama" else {"Parameter"})
+    warned = [message for message in messages if "the experts of this model stay in bfloat16" in message]
+    assert len(warned) == len(plain)  # goes, with the warning, when bitsandbytes quantizes them
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        load_model(str(tmp_path / "model"), options)
+    assert sum("the experts of this model stay" in str(warning.message) for warning in caught) == len(plain)
 
 
 def test_device_map(folder):

@@ -57,6 +57,10 @@ def tiny_model(name, *, seed=0, attention=None, **changes):
         for parameter in model.parameters():
             if parameter.dim() > 1:
                 parameter.normal_(0, 0.15)
+        # Norms are not all 1, and biases not 0: one that is left out or taken for another changes the result.
+        for path, parameter in model.named_parameters():
+            if parameter.dim() == 1:
+                parameter.add_(torch.randn_like(parameter), alpha=0.15 if path.endswith("bias") else 0.3)
     return model.eval().requires_grad_(False)
 
 

@@ -54,6 +54,19 @@ def test_render_then_check_then_tamper(render_docs, monkeypatch):
     assert _exit(render_docs, monkeypatch, "--check")
 
 
+@pytest.mark.parametrize("met", [True, False])
+def test_a_goal_is_shown_where_it_is_missed(render_docs, monkeypatch, met):
+    path = render_docs.DATA / "speed.json"
+    content = json.loads(path.read_text())
+    content["columns"]["target"] = "target"
+    first = {"case": "one", "ms": 12.0, "target": 20}
+    content["results"] = [first, {**first, "case": "two", "target": 10, "met": met}]
+    path.write_text(json.dumps(content))
+    assert not _exit(render_docs, monkeypatch)
+    text = (render_docs.ROOT / "README.md").read_text()
+    assert ("| case | time | target |" in text) == ("| two | 12 | 10 (missed) |" in text) == (not met)
+
+
 def test_a_record_that_cannot_be_repeated_is_refused(render_docs, monkeypatch):
     (render_docs.DATA / "speed.json").write_text(json.dumps({"results": []}))
     assert "lacks command" in _exit(render_docs, monkeypatch)

@@ -103,18 +103,21 @@ def _load_routed_model(name: str, config: Any, arguments: dict[str, Any]) -> Any
     from transformers import AutoModelForCausalLM
 
     from macro_routing.models.routing import apply_route
-    from macro_routing.models.support import check_weights_complete
+    from macro_routing.models.support import check_weights_complete, choose_attention
 
     text, layers = getattr(config, "macro_route", None), getattr(config, "macro_layers", None)
     if not isinstance(text, str) or not isinstance(layers, int):
         raise ModelError("the checkpoint is damaged: its config.json has no macro_route and macro_layers")
     route = parse_program_or_mixture(text, layers)
     base = _find_base_folder(name, arguments.get("revision"), config)
-    if read_model_metadata(str(base), LoadOptions()).weights_id != getattr(config, "macro_weights_id", None):
+    metadata = read_model_metadata(str(base), LoadOptions())
+    if metadata.weights_id != getattr(config, "macro_weights_id", None):
         raise ModelError(f"the base model in {base} is not the one this route was found on; export the route again")
     base_arguments = {key: value for key, value in arguments.items() if key not in _CHECKPOINT_ONLY_ARGUMENTS}
     if (attention := getattr(config, "_attn_implementation", None)) is not None:
         base_arguments.setdefault("attn_implementation", attention)
+    if (attention := choose_attention(metadata.config, base_arguments.get("attn_implementation"))) is not None:
+        base_arguments["attn_implementation"] = attention
     loader: Any = AutoModelForCausalLM
     wants_info = base_arguments.pop("output_loading_info", False)
     loaded, info = loader.from_pretrained(base, use_safetensors=True, output_loading_info=True, **base_arguments)

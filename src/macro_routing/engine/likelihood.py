@@ -8,6 +8,7 @@ prefix of all prompts is computed once.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -92,6 +93,8 @@ class ChoiceBatch:
     """``[choices]``: the item of each choice."""
     first_tokens: torch.Tensor
     """``[choices]``"""
+    choice_offsets: Tokens
+    """The first choice of each item, and the number of choices."""
     long_choices: torch.Tensor
     """Choices with more than one token; only these continue the prompt's cache."""
     input_ids: torch.Tensor
@@ -115,6 +118,7 @@ class ChoiceBatch:
             prompt_mask,
             torch.tensor([index for index, item in enumerate(items) for _ in item.choices], device=device),
             torch.tensor([choice[0] for choice in choices], device=device),
+            (0, *accumulate(len(item.choices) for item in items)),
             torch.tensor(long_choices, dtype=torch.long, device=device),
             pad_right([list(choices[index][:-1]) for index in long_choices]),
             pad_right([list(choices[index][1:]) for index in long_choices]),
@@ -137,15 +141,20 @@ class ChoiceBatch:
         rows, columns = self.target_mask.nonzero(as_tuple=True)
         return rows, columns
 
-    def sum_choice_log_probs(self, prompt_logits: torch.Tensor, target_log_probs: torch.Tensor | None) -> torch.Tensor:
+    def compute_first_token_log_probs(self, prompt_logits: torch.Tensor, first_item: int = 0) -> torch.Tensor:
+        """Log-probabilities of the first token of the choices of some items, by the logits after their prompts."""
+        logits = prompt_logits.float()  # [items, vocabulary]
+        choices = slice(self.choice_offsets[first_item], self.choice_offsets[first_item + len(logits)])
+        items = self.item_indices[choices] - first_item
+        # The logit minus the normalizer: a log-softmax would be computed for all tokens, and one is needed.
+        return logits[items, self.first_tokens[choices]] - _compute_logits_logsumexp(logits)[items]
+
+    def sum_choice_log_probs(self, totals: torch.Tensor, target_log_probs: torch.Tensor | None) -> torch.Tensor:
         """Log-probabilities of all choices, ``[choices]``, on the device: nothing waits for it here.
 
-        ``prompt_logits`` are the logits after each prompt. ``target_log_probs`` is ``[long choices, tokens]``; its
-        values at padding do not count.
+        ``totals`` are those of the first tokens. ``target_log_probs`` is ``[long choices, tokens]``; its values at
+        padding do not count.
         """
-        logits = prompt_logits.float()  # [items, vocabulary]
-        # The logit minus the normalizer: a log-softmax would be computed for all tokens, and one is needed.
-        totals = logits[self.item_indices, self.first_tokens] - _compute_logits_logsumexp(logits)[self.item_indices]
         if target_log_probs is not None:
             totals[self.long_choices] += (target_log_probs * self.target_mask).sum(dim=1)
         return totals
@@ -190,7 +199,8 @@ def _score_batch(model: Any, items: list[ChoiceItem]) -> list[list[float]]:
             batch.input_ids, attention_mask=mask, position_ids=positions, past_key_values=cache, use_cache=True
         ).logits
         target_log_probs = compute_log_probs(logits, batch.target_ids)
-    totals = batch.sum_choice_log_probs(output.logits[:, -1], target_log_probs)
+    first_log_probs = batch.compute_first_token_log_probs(output.logits[:, -1])
+    totals = batch.sum_choice_log_probs(first_log_probs, target_log_probs)
     return batch.split_by_item(totals[None])[0]
 
 
@@ -231,16 +241,28 @@ def _add_long_choices_segment(segments: list[ForwardTokenChunk], batch: ChoiceBa
 
 def _score_choices_from_states(model: Any, batch: ChoiceBatch, states: HiddenStates) -> torch.Tensor:
     prompt_state, choice_state = (states[-2], states[-1]) if batch.has_long_choices else (states[-1], None)
-    prompt_logits = apply_lm_head(model, prompt_state[:, -1:])[:, -1]
+    size = _count_rows_of_logits(model)
+    first_log_probs = torch.cat(
+        [
+            batch.compute_first_token_log_probs(apply_lm_head(model, states[:, -1:])[:, -1], number * size)
+            for number, states in enumerate(torch.split(prompt_state, size))
+        ]
+    )
     target_log_probs = None if choice_state is None else _compute_target_log_probs(model, batch, choice_state)
-    return batch.sum_choice_log_probs(prompt_logits, target_log_probs)
+    return batch.sum_choice_log_probs(first_log_probs, target_log_probs)
+
+
+def _count_rows_of_logits(model: Any) -> int:
+    """Rows whose logits, in 32 bits, are in memory at once."""
+    vocabulary: int = get_text_config(model.config).vocab_size
+    return max(1, MAX_LOGIT_BYTES // (vocabulary * torch.float32.itemsize))
 
 
 def _compute_target_log_probs(model: Any, batch: ChoiceBatch, state: torch.Tensor) -> torch.Tensor:
     """Log-probabilities of the long choices' targets, in chunks, without padding."""
     log_probs = torch.zeros(batch.target_ids.shape, device=batch.target_ids.device)
     rows, columns = batch.target_positions
-    chunk_size = max(1, MAX_LOGIT_BYTES // (get_text_config(model.config).vocab_size * log_probs.element_size()))
+    chunk_size = _count_rows_of_logits(model)
     for chunk in zip(torch.split(rows, chunk_size), torch.split(columns, chunk_size), strict=True):
         hidden = state[tuple(indices.to(state.device) for indices in chunk)]
         logits = apply_lm_head(model, hidden[None])[0].to(log_probs.device)

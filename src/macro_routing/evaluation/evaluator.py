@@ -122,7 +122,8 @@ class Evaluator:
         self, draws: Sequence[Route], examples: Sequence[Example], keep: int, mode: str = EXACT
     ) -> RacedRoundScores:
         """Score a round's draws until the ``keep`` best are certain; ties go to the earlier draw."""
-        units = group_examples_into_race_units(examples, self._choose_unit_sizes(needs_all=keep >= len(draws)))
+        needs_all = mode == NEVER or keep >= len(draws)
+        units = group_examples_into_race_units(examples, self._choose_unit_sizes(needs_all=needs_all))
         cache = self._make_lazy_outcome_table(draws, examples)
 
         def score_routes_on_unit(number: int, routes: Sequence[Route]) -> dict[Route, float | ScoringFailure]:
@@ -133,7 +134,7 @@ class Evaluator:
             if self.executor is not None:
                 cache.prefetch_outcomes(_group_pairs_by_unit(needed, units), _group_pairs_by_unit(likely, units))
 
-        if mode == NEVER or keep >= len(draws):  # every evaluation will be needed
+        if needs_all:  # every evaluation will be needed
             cache.compute_missing([(unit, cache.routes) for unit in units])
         standings = race_routes(
             draws, [len(unit) for unit in units], keep, mode, score_routes_on_unit, prefetch_outcomes

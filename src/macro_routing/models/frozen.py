@@ -28,6 +28,7 @@ from macro_routing.models.support import (
     choose_attention,
     get_text_config,
 )
+from macro_routing.models.unquantized_weights import warn_of_unquantized_weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +82,7 @@ def load_model(
     folder = fetch_model_folder(name, revision=options.revision, report=report)
     config = read_model_config(folder, name, options)
     check_model_can_be_routed(config, allow_untested=options.allow_untested)
+    warn_of_unquantized_weights(config, options.quantization and choose_dtype_name(options), report)
     with _without_progress_bars():
         model = _load_weights(folder, name, config, options)
     tokenizer = load_tokenizer(folder, name, options)
@@ -305,6 +307,7 @@ def make_remote_model(
     """Make the stand-in for the model ``name`` that workers have loaded."""
     folder = fetch_model_folder(name, revision=options.revision, report=report)
     config = read_model_config(folder, name, options)
+    warn_of_unquantized_weights(config, options.quantization and choose_dtype_name(options), report)
     return _make_stand_in(name, folder, config, load_tokenizer(folder, name, options), info)
 
 

@@ -1,7 +1,7 @@
 """One thread for the linear algebra of a search: its matrices are small, and threads that wait keep cores busy.
 
-OpenBLAS wakes one thread per core for a matrix of a few hundred rows, and they wait for each other by spinning. Beside
-other processes that costs many times what it saves. With one thread results do not depend on the number of cores.
+OpenBLAS wakes one thread per core for a matrix of a few hundred rows, and they wait for each other by spinning. With
+one thread results do not depend on the number of cores.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ def with_one_blas_thread(function: Callable[_Arguments, _Result]) -> Callable[_A
 
 @functools.cache
 def _find_thread_pools() -> Any:
-    """The libraries with threads that are loaded; None without threadpoolctl."""
+    """The loaded libraries with threads; numpy's, which the search uses, is one. None without threadpoolctl."""
     try:
         from threadpoolctl import ThreadpoolController
     except ImportError:

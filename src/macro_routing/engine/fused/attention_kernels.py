@@ -33,6 +33,35 @@ def _qk_norm(low, high, weight, half, epsilon, rounded, HALF: tl.constexpr, ROUN
     return low, high
 
 
+@triton.jit
+def _rotate(low, high, low_cosine, high_cosine, low_sine, high_sine, dtype: tl.constexpr):
+    """Rotary embeddings of heads, given as halves."""
+    return (low * low_cosine - high * low_sine).to(dtype), (high * high_cosine + low * high_sine).to(dtype)
+
+
+@triton.jit
+def _combine_splits(
+    split_outputs, split_stats, head_row, member, column,
+    PADDED: tl.constexpr, HEAD_BLOCK: tl.constexpr, SPLITS: tl.constexpr,
+):
+    """The outputs of all splits of a row and KV head before the division by the total, and the total."""
+    element = member[:, None] * HEAD_BLOCK + column[None, :]
+    highest = tl.full([PADDED], float("-inf"), tl.float32)
+    total = tl.zeros([PADDED], tl.float32)
+    output = tl.zeros([PADDED, HEAD_BLOCK], tl.float32)
+    for split in range(SPLITS):
+        split_row = head_row * SPLITS + split
+        split_highest = tl.load(split_stats + split_row * 2 * PADDED + member, cache_modifier=".cg")
+        split_total = tl.load(split_stats + (split_row * 2 + 1) * PADDED + member, cache_modifier=".cg")
+        split_output = tl.load(split_outputs + split_row * PADDED * HEAD_BLOCK + element, cache_modifier=".cg")
+        new_highest = tl.maximum(highest, split_highest)
+        rescale, split_rescale = tl.exp(highest - new_highest), tl.exp(split_highest - new_highest)
+        total = total * rescale + split_total * split_rescale
+        output = output * rescale[:, None] + split_output * split_rescale[:, None]
+        highest = new_highest
+    return output, total
+
+
 @triton.jit(do_not_specialize=["call", "window"])
 def attention_decode(
     projected, out, split_outputs, split_stats, split_counters, keys, values, cosines, sines, query_norm, key_norm,
@@ -81,10 +110,8 @@ def attention_decode(
     low_sine = tl.load(sines + angle, mask=in_key, other=0.0).to(tl.float32)
     high_sine = tl.load(sines + angle + HALF, mask=in_key, other=0.0).to(tl.float32)
     dtype = value.dtype
-    query_low = (low * low_cosine - high * low_sine).to(dtype)
-    query_high = (high * high_cosine + low * high_sine).to(dtype)
-    new_low = (key_low * low_cosine - key_high * low_sine).to(dtype)
-    new_high = (key_high * high_cosine + key_low * high_sine).to(dtype)
+    query_low, query_high = _rotate(low, high, low_cosine, high_cosine, low_sine, high_sine, dtype)
+    new_low, new_high = _rotate(key_low, key_high, low_cosine, high_cosine, low_sine, high_sine, dtype)
     region = (kv_head.to(tl.int64) * cache_tokens + cache_start) * HEAD
     if split == 0:
         new_token = region + last.to(tl.int64) * HEAD
@@ -131,18 +158,8 @@ def attention_decode(
             return
         tl.debug_barrier()
         tl.store(split_counters + head_row, 0)
-        highest = tl.full([PADDED], float("-inf"), tl.float32)
-        total = tl.zeros([PADDED], tl.float32)
-        output = tl.zeros([PADDED, HEAD_BLOCK], tl.float32)
-        for other in range(SPLITS):
-            other_row = head_row * SPLITS + other
-            other_highest = tl.load(split_stats + other_row * 2 * PADDED + member, cache_modifier=".cg")
-            other_total = tl.load(split_stats + (other_row * 2 + 1) * PADDED + member, cache_modifier=".cg")
-            other_output = tl.load(split_outputs + other_row * PADDED * HEAD_BLOCK + element, cache_modifier=".cg")
-            new_highest = tl.maximum(highest, other_highest)
-            rescale, other_rescale = tl.exp(highest - new_highest), tl.exp(other_highest - new_highest)
-            total = total * rescale + other_total * other_rescale
-            output = output * rescale[:, None] + other_output * other_rescale[:, None]
-            highest = new_highest
+        output, total = _combine_splits(
+            split_outputs, split_stats, head_row, member, column, PADDED, HEAD_BLOCK, SPLITS
+        )
     out_pointer = out + row * HEADS * HEAD + (kv_head * GROUP + member)[:, None] * HEAD + column[None, :]
     tl.store(out_pointer, (output / total[:, None]).to(dtype), mask=_without_padding(in_group, in_head[None, :], WHOLE))

@@ -28,8 +28,9 @@ from macro_routing.engine.fused.device_tables import (
 )
 from macro_routing.engine.fused.model_runner import BufferSizes, ModelRunner, RotaryTable
 from macro_routing.engine.fused.prefill import prefill_prompts
+from macro_routing.engine.fused.quantized import has_4bit_weights
 from macro_routing.engine.fused.support import find_fused_unsupported_reason
-from macro_routing.engine.fused.weights import fuse_weights
+from macro_routing.engine.fused.weights import ModelWeights, fuse_weights
 from macro_routing.engine.generation import GenerationRequest, SequenceStageTracker, StageTexts, max_new_tokens
 from macro_routing.engine.layer_schedule import LayerSchedule, schedule_layer_calls
 from macro_routing.engine.memory import CACHE_SHARE, cache_bytes_per_token, free_memory_bytes
@@ -55,8 +56,15 @@ class FusedDecoder:
         if (reason := find_fused_unsupported_reason(model, interpreted=not graphs)) is not None:
             raise ModelError(f"this model cannot use the fused decoder: {reason}")
         self._model, self._graphs = model, graphs
-        self.weights = fuse_weights(model)
+        self._weights: ModelWeights | None = fuse_weights(model)
         self.runner: ModelRunner | None = None
+
+    @property
+    def weights(self) -> ModelWeights:
+        """The fused weights; those that were released are made again."""
+        if self._weights is None:
+            self._weights = fuse_weights(self._model)
+        return self._weights
 
     @property
     def allocated_cache_bytes(self) -> int:
@@ -70,9 +78,11 @@ class FusedDecoder:
         return min(2**31 - 1, int(CACHE_SHARE * free) // cache_bytes_per_token(self._model))
 
     def release_memory(self) -> None:
-        """Free cache and graphs; the next call makes them again."""
+        """Free cache, graphs and de-quantized weights; the next call makes them again."""
         self.runner = None
-        if self.weights.embeddings.is_cuda:
+        if has_4bit_weights(self._model):
+            self._weights = None
+        if self._model.device.type == "cuda":
             torch.cuda.empty_cache()
 
     def generate_for_routes(

@@ -45,23 +45,23 @@ def group_pairs_by_expert(chosen_experts, expert_pairs, expert_counts, pairs, ma
         pair = first + tl.arange(0, BLOCK)
         chosen = tl.load(chosen_experts + pair, mask=pair < pairs, other=-1)
         is_chosen = chosen == expert
-        place = count + tl.cumsum(is_chosen.to(tl.int32), axis=0) - 1
-        tl.store(expert_pairs + expert.to(tl.int64) * max_rows + place, pair, mask=is_chosen)
+        rank = count + tl.cumsum(is_chosen.to(tl.int32), axis=0) - 1
+        tl.store(expert_pairs + expert.to(tl.int64) * max_rows + rank, pair, mask=is_chosen)
         count += tl.sum(is_chosen.to(tl.int32), axis=0)
     tl.store(expert_counts + expert, count)
 
 
 @triton.jit
 def _find_tile(expert_counts, experts, EXPERTS: tl.constexpr, ROWS: tl.constexpr):
-    """This program's tile: its expert, the place of its first pair, and the expert's number of pairs."""
+    """This program's tile: its expert, the rank of its first pair there, and the expert's number of pairs."""
     tile, expert = tl.program_id(0), tl.arange(0, EXPERTS)
     count = tl.load(expert_counts + expert, mask=expert < experts, other=0)
     tiles = (count + ROWS - 1) // ROWS
     end = tl.cumsum(tiles, axis=0)
-    found = tl.sum((end <= tile).to(tl.int32), axis=0)
-    begin = tl.sum(tl.where(expert == found, end - tiles, 0), axis=0)
-    pairs = tl.sum(tl.where(expert == found, count, 0), axis=0)
-    return found, (tile - begin) * ROWS, pairs
+    tile_expert = tl.sum((end <= tile).to(tl.int32), axis=0)
+    begin = tl.sum(tl.where(expert == tile_expert, end - tiles, 0), axis=0)
+    pairs = tl.sum(tl.where(expert == tile_expert, count, 0), axis=0)
+    return tile_expert, (tile - begin) * ROWS, pairs
 
 
 @triton.jit
@@ -74,9 +74,9 @@ def expert_gate_up(
     expert, first, count = _find_tile(expert_counts, experts, EXPERTS, ROWS)
     if expert >= experts:
         return
-    place = first + tl.arange(0, ROWS)
-    in_tile = place < count
-    pair = tl.load(expert_pairs + expert.to(tl.int64) * max_rows + place, mask=in_tile, other=0).to(tl.int64)
+    rank = first + tl.arange(0, ROWS)
+    in_tile = rank < count
+    pair = tl.load(expert_pairs + expert.to(tl.int64) * max_rows + rank, mask=in_tile, other=0).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     in_columns = column < intermediate
     state_start = normed + (pair // CHOSEN)[:, None] * width
@@ -107,9 +107,9 @@ def expert_down(
     expert, first, count = _find_tile(expert_counts, experts, EXPERTS, ROWS)
     if expert >= experts:
         return
-    place = first + tl.arange(0, ROWS)
-    in_tile = place < count
-    pair = tl.load(expert_pairs + expert.to(tl.int64) * max_rows + place, mask=in_tile, other=0).to(tl.int64)
+    rank = first + tl.arange(0, ROWS)
+    in_tile = rank < count
+    pair = tl.load(expert_pairs + expert.to(tl.int64) * max_rows + rank, mask=in_tile, other=0).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     in_columns = column < width
     active_start = active + pair[:, None] * intermediate

@@ -38,6 +38,16 @@ def soft_cap(value, cap, CAPPED: tl.constexpr):
 
 
 @triton.jit
+def _cap_logit(logit, cap, CAPPED: tl.constexpr):
+    """A logit in float32 after the soft cap, which the model computes in the logits' dtype: it makes some equal."""
+    if CAPPED:
+        ratio = (logit.to(tl.float32) / cap).to(logit.dtype)
+        tanh = soft_cap(ratio.to(tl.float32), 1.0, CAPPED).to(logit.dtype)
+        logit = (tanh.to(tl.float32) * cap).to(logit.dtype)
+    return logit.to(tl.float32)
+
+
+@triton.jit
 def _add_kept_state(
     state, kept_states, entry, sequence, column, in_width, row_add_slot, row_coefficient, kept_slots, width
 ):
@@ -220,8 +230,8 @@ def block_argmax(
         tl.store(step, tl.load(step) + 1)
     token = block * BLOCK + tl.arange(0, BLOCK)
     in_vocabulary = token < vocabulary
-    logit = tl.load(logits + row * vocabulary + token, mask=in_vocabulary, other=float("-inf")).to(tl.float32)
-    logit = tl.where(in_vocabulary, soft_cap(logit, logit_cap, CAPPED), float("-inf"))
+    logit = tl.load(logits + row * vocabulary + token, mask=in_vocabulary, other=0.0)
+    logit = tl.where(in_vocabulary, _cap_logit(logit, logit_cap, CAPPED), float("-inf"))
     logit = tl.where(logit != logit, float("inf"), logit)  # NaN counts as the largest, as in torch
     value, index = tl.max(logit, axis=0, return_indices=True)
     tl.store(best_value + (first_row + row) * blocks + block, value)
@@ -252,11 +262,11 @@ def mixture_argmax(
     in_vocabulary = token < vocabulary
     total = tl.zeros([BLOCK], tl.float32)
     for member in tl.static_range(MEMBERS):
-        logit = tl.load(logits + (row + member) * vocabulary + token, mask=in_vocabulary, other=0.0).to(tl.float32)
-        logit = soft_cap(logit, logit_cap, CAPPED)
+        logit = tl.load(logits + (row + member) * vocabulary + token, mask=in_vocabulary, other=0.0)
+        logit = _cap_logit(logit, logit_cap, CAPPED)
         total += tl.load(member_weight + tl.load(live_sequences + entry + member)) * logit
-    logit = tl.load(logits + (row + reference) * vocabulary + token, mask=in_vocabulary, other=0.0).to(tl.float32)
-    logit = soft_cap(logit, logit_cap, CAPPED)
+    logit = tl.load(logits + (row + reference) * vocabulary + token, mask=in_vocabulary, other=0.0)
+    logit = _cap_logit(logit, logit_cap, CAPPED)
     total = tl.where(total != total, float("inf"), total)  # NaN counts as the largest, as in torch
     total = tl.where((logit < highest + log_plausibility) | (token >= vocabulary), float("-inf"), total)
     value, index = tl.max(total, axis=0, return_indices=True)

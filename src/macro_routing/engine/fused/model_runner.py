@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from triton import next_power_of_2
+from triton.runtime import driver
 
 from macro_routing.engine.fused import attention_kernels, kernels
 from macro_routing.engine.fused.device_tables import (
@@ -30,6 +31,8 @@ _VOCABULARY_BLOCK = 8192
 _MLP_BLOCK = 1024
 _ATTENTION_BLOCK, _ATTENTION_BLOCK_BYTES = 64, 64 * 512
 """Cached tokens per iteration of the attention's loop, and bytes of their keys; large ones do not fit on the chip."""
+_ATTENTION_MEMORY = 96 << 10
+"""Shared memory of a program that blocks of this size need; devices with less (Turing has 64 KiB) take half of it."""
 _MIN_GROUP = 16
 """The smallest number of query heads that the tensor cores take."""
 _TARGET_PROGRAMS, _MAX_SPLITS = 264, 8
@@ -132,6 +135,7 @@ class ModelRunner:
         """Allocate all buffers of a step; ``rotary`` has the table of every layer."""
         self.weights, self.sizes, self._rotary = weights, sizes, rotary
         device = weights.embeddings.device
+        self._shared_memory = get_shared_memory(device)
         self._allocate_sequence_state(sizes, {"dtype": weights.embeddings.dtype, "device": device})
         self._allocate_scratch_buffers(sizes.rows, {"dtype": weights.embeddings.dtype, "device": device})
         self.stage_tables = ReasoningAndAnswerStageTables(device)
@@ -304,7 +308,7 @@ class ModelRunner:
             )  # fmt: skip
             norms = (None, None)
         head_block = next_power_of_2(shape.head_size)
-        block = min(_ATTENTION_BLOCK, _ATTENTION_BLOCK_BYTES // (head_block * self.states.itemsize))
+        block = choose_attention_block(head_block * self.states.itemsize, self._shared_memory)
         attention_kernels.attention_decode[(rows, shape.kv_heads, splits)](
             qkv, self._attended, self._split_outputs, self._split_stats, self._split_counters,
             self.keys, self.values, *self._rotary[number],
@@ -363,6 +367,21 @@ class ModelRunner:
             self.weights.form.embedding_scale, MEMBERS=members, ENDS=next_power_of_2(stages.end_tokens.shape[1]),
             BLOCKS=next_power_of_2(self._blocks), BLOCK=self._width_block,
         )  # fmt: skip
+
+
+def get_shared_memory(device: torch.device) -> int | None:
+    """Bytes of shared memory that a program may take; None where kernels are interpreted."""
+    if device.type != "cuda":
+        return None
+    index = torch.cuda.current_device() if device.index is None else device.index
+    properties: dict[str, int] = driver.active.utils.get_device_properties(index)
+    return properties["max_shared_mem"]
+
+
+def choose_attention_block(key_bytes: int, shared_memory: int | None) -> int:
+    """Cached tokens per iteration of the attention's loop, by the bytes of a key of one head."""
+    is_small = shared_memory is not None and shared_memory < _ATTENTION_MEMORY
+    return min(_ATTENTION_BLOCK, _ATTENTION_BLOCK_BYTES // (2 if is_small else 1) // key_bytes)
 
 
 def _round_up(size: int, multiple: int) -> int:

@@ -15,9 +15,29 @@ MAX_MEMORY_SHARE = 0.75
 """Share of the device's memory that weights may take, the de-quantized ones included."""
 
 
+_PROJECTIONS = frozenset(
+    ("q_proj", "k_proj", "v_proj", "qkv_proj", "o_proj", "gate_proj", "up_proj", "gate_up_proj", "down_proj")
+)
+
+
+def list_projections(layer: Any) -> list[Any]:
+    """The modules of a layer that project states, whatever class a quantization has made of them."""
+    return [module for name, module in layer.named_modules() if name.rpartition(".")[2] in _PROJECTIONS]
+
+
+def is_plain_linear(module: Any) -> bool:
+    """Whether a module is a linear map with a plain tensor; torchao puts other tensors into the same class."""
+    return type(module) is nn.Linear and type(module.weight.data) is torch.Tensor and module.weight.is_floating_point()
+
+
 def is_4bit(linear: Any) -> bool:
     """Whether a linear map has 4-bit weights of bitsandbytes."""
     return type(linear).__module__.startswith("bitsandbytes.") and hasattr(linear.weight, "quant_state")
+
+
+def has_4bit_weights(model: Any) -> bool:
+    """Whether the fused decoder keeps weights of a model a second time, de-quantized."""
+    return any(is_4bit(module) for layer in get_decoder(model).layers for module in list_projections(layer))
 
 
 def get_weight(linear: Any) -> torch.Tensor:
@@ -32,13 +52,15 @@ def get_weight(linear: Any) -> torch.Tensor:
 
 def find_unsupported_quantization(model: Any) -> str | None:
     """Why the weights of a model cannot be de-quantized for the fused decoder; None when they can, or need not be."""
-    if getattr(model.config, "quantization_config", None) is None:
+    config = getattr(model.config, "quantization_config", None)
+    if config is None:
         return None
-    linears: list[Any] = [module for module in get_decoder(model).layers.modules() if isinstance(module, nn.Linear)]
-    quantized = [linear for linear in linears if type(linear) is not nn.Linear]
-    if any(type(linear).__name__ == "Linear8bitLt" for linear in quantized):
+    method = config.get("quant_method") if isinstance(config, dict) else getattr(config, "quant_method", None)
+    projections = [module for layer in get_decoder(model).layers for module in list_projections(layer)]
+    if any(type(projection).__name__ == "Linear8bitLt" for projection in projections):
         return "bitsandbytes rounds states to 8 bits before it multiplies 8-bit weights, which the kernels do not"
-    if not all(map(is_4bit, quantized)):
+    quantized = [projection for projection in projections if is_4bit(projection)]
+    if method != "bitsandbytes" or not all(is_4bit(linear) or is_plain_linear(linear) for linear in projections):
         return "its weights are quantized, and not by bitsandbytes to 4 bits"
     if any(
         getattr(linear.weight.quant_state, "packing_format_for_cpu", False)

@@ -7,7 +7,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from macro_routing.engine.fused.quantized import find_unsupported_quantization, is_4bit
+from macro_routing.engine.fused.quantized import (
+    find_unsupported_quantization,
+    is_4bit,
+    is_plain_linear,
+    list_projections,
+)
 from macro_routing.engine.fused.weights import GELU, SILU, get_activation
 from macro_routing.engine.generation import DecodingStage
 from macro_routing.models.find_decoder import get_decoder
@@ -56,18 +61,20 @@ def find_fused_unsupported_reason(model: Any, *, interpreted: bool = False) -> s
 
 
 def _find_unsupported_layer_reason(model: Any, config: Any) -> str | None:
-    layer = get_decoder(model).layers[0]
-    linears = [module for module in layer.modules() if isinstance(module, nn.Linear)]
-    head_size = layer.self_attn.head_dim
-    rotary, experts = _list_rotary_settings(config), getattr(layer.mlp, "experts", None)
+    layers = get_decoder(model).layers
+    projections = [module for layer in layers for module in list_projections(layer)]
+    experts = [layer.mlp.experts for layer in layers if hasattr(layer.mlp, "experts")]
+    head_size, rotary = layers[0].self_attn.head_dim, _list_rotary_settings(config)
     rotated = [settings.get("partial_rotary_factor") for settings in (*rotary, vars(config))]
     problems = {
-        "its layers are not made of plain linear maps": any(
-            type(linear) is not nn.Linear and not is_4bit(linear) for linear in linears
+        "its layers are not made of plain linear maps": not all(
+            is_plain_linear(linear) or is_4bit(linear) for linear in projections
         ),
-        "its experts are not plain tensors of its dtype": experts is not None
-        and getattr(getattr(experts, "gate_up_proj", None), "dtype", None) != model.dtype,
-        "its weights are moved in and out by hooks": any(hasattr(module, "_hf_hook") for module in layer.modules()),
+        "its head is not a plain linear map": not is_plain_linear(model.lm_head),
+        "its experts are not plain tensors of its dtype": not all(
+            _has_plain_weights(module, model.dtype) for module in experts
+        ),
+        "its weights are moved in and out by hooks": any(hasattr(module, "_hf_hook") for module in layers.modules()),
         "its attention leaves out the soft cap of scores": caps_attention_scores(config)
         and config._attn_implementation == "sdpa",  # noqa: SLF001 transformers has no public name for it
         "its tokens attend to later ones": getattr(config, "use_bidirectional_attention", False),
@@ -80,6 +87,11 @@ def _find_unsupported_layer_reason(model: Any, config: Any) -> str | None:
         "only a part of each head is rotated": any(share not in (None, 1, 1.0) for share in rotated),
     }
     return next((reason for reason, applies in problems.items() if applies), None)
+
+
+def _has_plain_weights(experts: Any, dtype: torch.dtype) -> bool:
+    weights = [getattr(experts, name, None) for name in ("gate_up_proj", "down_proj")]
+    return all(isinstance(weight, nn.Parameter) and weight.dtype == dtype for weight in weights)
 
 
 def _list_rotary_settings(config: Any) -> list[dict[str, Any]]:
