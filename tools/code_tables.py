@@ -132,7 +132,7 @@ def architectures_short() -> str:
         exports = (True, name in GGUF_ARCHITECTURES, _mergekit_cell(name))
         engines = (_fused_cell(name), name in VLLM_ARCHITECTURES, *exports)
         rows.setdefault(engines, []).append(f"`{name}`")
-    columns = ("`model_type`", "fused decoder", "vLLM", "`hf`, `routed`", "`gguf`", "`mergekit`")
+    columns = ("`model_type`", "fused decoder", "vLLM", "plain or routed checkpoint", "llama.cpp", "mergekit")
     return _table(columns, ((names, *engines) for engines, names in rows.items()))
 
 
