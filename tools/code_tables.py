@@ -154,7 +154,7 @@ def exports() -> str:
                 False,
                 False,
                 "one copy per step",
-                "those without `layer_types`",
+                f"{sum(_mergekit_cell(name) != 'no' for name in SUPPORTED_ARCHITECTURES)}",
             ),
             ("`macro lm-eval`", "lm-evaluation-harness", True, True, "once", every),
         ),
