@@ -135,11 +135,14 @@ def headline_short() -> str:
     """The default search with intervals, beside the paper's search and RYS, setting by setting."""
     rows = read_record("search_quality.json")["results"]
     answers = {row["setting"]: row for row in read_record("search_quality_answers.json")["results"]}
-    lines = ["| task | n | unchanged (%) | default search | cost (×) | paper's search | RYS |", "| --- |" + " ---: |" * 6]
+    lines = [
+        "| task | n | unchanged (%) | default search | cost (×) | paper's search | RYS |",
+        "| --- |" + " ---: |" * 6,
+    ]
     for mode, title in WAYS.items():
         chosen = [row for row in rows if split_setting(row)[1] == mode]
-        default, *others = (fmean(get_gain(row, method) for row in chosen) for method in _SHORT)
-        means = " | ".join(f"{gain:+.1f}" for gain in others)
+        default, *other_means = (fmean(get_gain(row, method) for row in chosen) for method in _SHORT)
+        means = " | ".join(f"{gain:+.1f}" for gain in other_means)
         mean = f", mean of {len(chosen)} | | | **{default:+.1f}** | | {means} |" if len(chosen) > 1 else " |" * 7
         lines.append(f"| **{title}**{mean}")
         for row in sorted(chosen, key=lambda row: -get_gain(row, "guided")):
@@ -169,7 +172,10 @@ def search_times() -> str:
     demo = read_record("demo.json")
     paper = [row["minutes"] for row in read_record("results.json")["results"] if row["mode"] == "reasoning"]
     small, large = "SmolLM2-135M", "Qwen2.5-Coder-1.5B"
-    lines = ["| model | preset | answers | measured on two CPU cores | measured on a shared H200 |", "| --- | --- | --- | ---: | ---: |"]
+    lines = [
+        "| model | preset | answers | measured on two CPU cores | measured on a shared H200 |",
+        "| --- | --- | --- | ---: | ---: |",
+    ]
     lines.append(f"| {small} | `quick` | {WAYS['likelihood']} | {demo['search_minutes']:.0f} min | – |")
     for is_small, mode in ((True, "likelihood"), (False, "likelihood"), (False, "direct"), (False, "reasoning")):
         lines.append(
@@ -304,7 +310,11 @@ def paper_reproduction() -> str:
         some = [row for row in rows if (row["task"], row["mode"]) == key]
         gains = ", ".join(str(row["difference"]).split(" ")[0] for row in some)
         means = [f"{fmean(float(row[name]) for row in some):.1f}" for name in ("standard", "macro", "constant")]
-        lines.append("| " + " | ".join([name_task(key[0]), key[1], f"{some[0]['n']:,}", means[0], means[1], gains, means[2]]) + " |")
+        lines.append(
+            "| "
+            + " | ".join([name_task(key[0]), key[1], f"{some[0]['n']:,}", means[0], means[1], gains, means[2]])
+            + " |"
+        )
     return "\n".join(["", *lines, ""])
 
 

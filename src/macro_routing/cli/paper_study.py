@@ -63,8 +63,8 @@ def paper(
 ) -> None:
     """Run every table and figure of the paper, and gather what is done.
 
-    Finished runs are left alone and stopped ones go on. What cannot be run is named, such as a model that is not there,
-    and the rest goes on.
+    Finished runs are left alone and stopped ones continue. What cannot be run is named, such as a model that is not
+    there, and the rest continues.
 
     Example: `macro study paper examples/paper.toml --dry-run`
     """
