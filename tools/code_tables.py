@@ -132,7 +132,7 @@ def architectures_short() -> str:
         exports = (True, name in GGUF_ARCHITECTURES, _mergekit_cell(name))
         engines = (_fused_cell(name), name in VLLM_ARCHITECTURES, *exports)
         rows.setdefault(engines, []).append(f"`{name}`")
-    columns = ("`model_type`", "fused decoder", "vLLM", "`hf`, `routed`", "`gguf`", "`mergekit`")
+    columns = ("`model_type`", "fused decoder", "vLLM", "plain or routed checkpoint", "llama.cpp", "mergekit")
     return _table(columns, ((names, *engines) for engines, names in rows.items()))
 
 
@@ -154,7 +154,7 @@ def exports() -> str:
                 False,
                 False,
                 "one copy per step",
-                "those without `layer_types`",
+                f"{sum(_mergekit_cell(name) != 'no' for name in SUPPORTED_ARCHITECTURES)}",
             ),
             ("`macro lm-eval`", "lm-evaluation-harness", True, True, "once", every),
         ),

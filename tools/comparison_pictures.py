@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from result_tables import DATA, SPEEDS, WAYS, read_record, split_setting
+from wording import name_task
 
 from macro_routing.report.figure import Figure, LegendKey
 from macro_routing.report.heatmap import Heatmap
@@ -76,14 +77,14 @@ def _list_accuracy_marks() -> list[Mark]:
         routes = [parse_route(route, layers) for route, _ in found]
         if not all(route.is_standard for route in routes):
             share = 100 * fmean(route.length for route in routes) / layers
-            marks.append(Mark(task + " ᵃ" * small, share, 100 * fmean(gain for _, gain in found), "best"))
+            marks.append(Mark(name_task(task) + " ᵃ" * small, share, 100 * fmean(gain for _, gain in found), "best"))
     return marks
 
 
 def _list_speed_marks() -> list[Mark]:
     rows = [row for row in read_record("speed_objective.json")["results"] if row["saved"]]
     return [
-        Mark(split_setting(row)[0], 100 - row["saved"], float(_GAIN.match(row["speed"])[0]), "median")  # type: ignore[index]
+        Mark(name_task(split_setting(row)[0]), 100 - row["saved"], float(_GAIN.match(row["speed"])[0]), "median")  # type: ignore[index]
         for row in rows
     ]
 
@@ -110,7 +111,7 @@ def draw_models_by_benchmarks() -> str:
     for row in read_record("search_quality.json")["results"]:
         task, mode, small = split_setting(row)
         gain = 100 * fmean(value[1] for name, value in row["raw"].items() if name.rpartition("-")[0] == "guided")
-        cells[f"{(_SMALL if small else _LARGE)[0]}, {mode}", task] = gain
+        cells[f"{(_SMALL if small else _LARGE)[0]}, {mode}", name_task(task)] = gain
     rows = sorted(dict.fromkeys(row for row, _ in cells), key=lambda row: (row.startswith(_SMALL[0]), _order_way(row)))
     names = dict.fromkeys(task for _, task in cells)
     tasks = sorted(names, key=lambda task: -max(cells.get((row, task), -9e9) for row in rows))

@@ -12,6 +12,7 @@ from comparison_pictures import (
     draw_policy_rounds,
 )
 from result_tables import METHODS, WAYS, read_record, split_setting
+from wording import name_task
 
 from macro_routing.report.heatmap import Heatmap
 from macro_routing.report.interval_chart import GAIN, LOSS, OPEN, IntervalRow, draw_intervals
@@ -35,7 +36,7 @@ def _parse_gain(text: str) -> tuple[float, float, float]:
 
 def _name(setting: str) -> str:
     task, mode, small = split_setting({"setting": setting})
-    return f"{task}, {mode}" + (", SmolLM2-135M" if small else "")
+    return f"{name_task(task)}, {mode}" + (", SmolLM2-135M" if small else "")
 
 
 def _draw_gains() -> str:

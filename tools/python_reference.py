@@ -42,6 +42,8 @@ VALUES = {
     "Outcome": "`Score`, `ScoringFailure` or `StoppedScore`.",
 }
 """Public names that are neither functions nor classes."""
+SHOWN_RESULTS = {"evaluate": "EvaluationSummary"}
+"""Functions below which the fields of their result are listed."""
 _WIDTH = 110
 _EXAMPLE = re.compile(r"\n\n[^\n]*Example[^\n]*::\n.*", re.DOTALL)
 
@@ -70,12 +72,19 @@ def _describe(name: str, value: Any) -> list[str]:
     if name in VALUES:
         return [heading, VALUES[name]]
     if not inspect.isclass(value):
-        return [heading, _prose(value), _block([_signature(_definition(value), value)])]
+        described = [heading, _prose(value), _block([_signature(_definition(value), value)])]
+        if name in SHOWN_RESULTS:
+            result = getattr(import_module("macro_routing.evaluation"), SHOWN_RESULTS[name])
+            described += [f"The fields of `{SHOWN_RESULTS[name]}`:", _field_table(result)]
+        return described
     parts = [heading, _prose(value)]
     if name in SETTINGS:
         return [*parts, f"Its fields: [config file](config.md{SETTINGS[name]})."]
-    if rows := _fields(value):
-        parts.append("\n".join(["| field | type | meaning |", "| --- | --- | --- |", *rows]))
+    if name in SHOWN_RESULTS.values():
+        function = next(function for function, result in SHOWN_RESULTS.items() if result == name)
+        parts.append(f"Its fields: [`{function}`](#{function}).")
+    elif _fields(value):
+        parts.append(_field_table(value))
     if methods := [_signature(node, value) for node in _methods(value)]:
         parts.append(_block(methods))
     return parts
@@ -153,6 +162,10 @@ def _fields(value: type) -> list[str]:
             elif isinstance(node, ast.FunctionDef) and _is_property(node):
                 rows[node.name] = _row(node.name, _type(node.returns), ast.get_docstring(node) or "")
     return [row for name, row in rows.items() if name[0] != "_"]
+
+
+def _field_table(value: type) -> str:
+    return "\n".join(["| field | type | meaning |", "| --- | --- | --- |", *_fields(value)])
 
 
 def _is_text(node: ast.stmt | None) -> bool:

@@ -1,5 +1,6 @@
 """Single numbers of the pages that are computed from records: gains, ranges, counts."""
 
+import math
 from collections.abc import Callable, Mapping
 from statistics import fmean
 from typing import Any
@@ -13,6 +14,7 @@ from result_tables import (
     count_correct,
     count_test_items,
     get_gain,
+    get_most_default_minutes,
     get_runs_folder,
     get_standard_of_default,
     read_record,
@@ -25,6 +27,7 @@ from macro_routing.evaluation.final_decision import find_detectable_gain
 from macro_routing.routes import parse_route
 from macro_routing.runs.config import make_run_config
 from macro_routing.search import GuidedSearch
+from macro_routing.tasks.splits import TEST_SHARE
 
 
 def _mean_gain(*modes: str) -> str:
@@ -85,6 +88,19 @@ def _paper_main_hours() -> str:
     """GPU-hours of the paper's main table, at most."""
     row = next(row for row in read_record("reproducing.json")["results"] if row["item"] == "main-table")
     return f"{row['hours']:.0f}"
+
+
+def _mixture_gain_without(task: str) -> str:
+    """The mean gain of the returned mixtures over all combinations but those of a task."""
+    rows = read_record("mixture_quality.json")["results"]
+    gains = [float(row["returned"].split(" ")[0]) for row in rows if not row["setting"].endswith(f", {task}")]
+    return f"{fmean(gains):.1f}"
+
+
+def _count_rows(preset: str) -> str:
+    """Rows of one file that fill the training and the validation examples of a preset."""
+    data = make_run_config("category", preset=preset).data
+    return f"{math.ceil(((data.training or 0) + (data.validation or 0)) / (1 - TEST_SHARE)):,}"
 
 
 def _mixture_smallest_p() -> str:
@@ -216,7 +232,8 @@ def decoding_sentence() -> str:
     ratios = {row["side"]: row["ratio"] for row in rows if row["routes"] == 1 and row["rows"] == fewest}
     vllm = f", and vLLM {ratios['vLLM']:.1f} times" if "vLLM" in ratios else ""
     return (
-        f"On an H200 `generate` takes {ratios['generate']:.1f} times as long as MACRO's decoder for the same batch{vllm} "
+        f"On an H200 `generate` takes {ratios['generate']:.1f} times as long as MACRO's decoder for the same"
+        f" batch{vllm} "
         "(the shape of Qwen2.5-1.5B, random weights)."
     )
 
@@ -266,6 +283,7 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "gain-new": lambda: _settings_gain(is_new=True),
     "gain-seen": lambda: _settings_gain(is_new=False),
     "choice-standard": lambda: _standard_of_default("likelihood"),
+    "all-standard": lambda: _standard_of_default("direct", "likelihood", "reasoning"),
     "other-standard": lambda: _standard_of_default("likelihood", "reasoning"),
     "demo-minutes": lambda: f"{read_record('demo.json')['search_minutes']:.0f}",
     "quick-evaluations": lambda: f"{_plan('quick').max_evaluations():,}",
@@ -274,6 +292,7 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "quick-detectable": lambda: _detectable_by_decision("quick"),
     "quick-planted": lambda: _planted_quick("guided"),
     "default-evaluations": lambda: f"{_plan('default').max_evaluations():,}",
+    "default-most-minutes": get_most_default_minutes,
     "default-times-quick": lambda: f"{_plan('default').max_evaluations() / _plan('quick').max_evaluations():.0f}",
     "default-detectable": lambda: _detectable_by_decision("default"),
     "evaluations-used": _evaluations_used,
@@ -308,6 +327,12 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "gsm8k-gains": lambda: _paper_gains("gsm8k", "direct"),
     "reasoning-gains": lambda: _paper_gains("counting", "reasoning"),
     "mixture-gain": lambda: _summary("standard", "mean"),
+    "counting-reasoning-standard": lambda: _paper_mean("counting", "reasoning", "standard"),
+    "counting-reasoning-paper": lambda: _paper_mean("counting", "reasoning", "macro"),
+    "mixture-gain-single": lambda: _summary("single", "mean"),
+    "mixture-gain-without-mmlu-pro": lambda: _mixture_gain_without("mmlu_pro"),
+    "quick-rows": lambda: _count_rows("quick"),
+    "default-rows": lambda: _count_rows("default"),
     "mixture-behind": lambda: _summary("best control", "mean"),
     "paper-settings-standard": _paper_settings_standard,
     "paper-main-hours": _paper_main_hours,

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from wording import reword
+from wording import name_task, reword
 
 from macro_routing.routes import parse_route
 
@@ -36,6 +36,8 @@ TITLES = {
 """What the pages call a method, by its name in the records of the comparisons."""
 SPEEDS = "decoding_baselines_qwen2.5-1.5b.json"
 """Decoding beside ``generate`` and vLLM; pages and pictures do without it while it is not recorded."""
+_SHORT = ("guided", "macro", "rys")
+"""Methods of the short table."""
 UNCHANGED = "+0.0 (+0.0 to +0.0)"
 _LEFT_OUT = re.compile(r"published|^standard$|top-1|no Vit")
 """Rows of the comparison that are no methods of their own."""
@@ -125,29 +127,34 @@ def headline() -> str:
             task, _, small = split_setting(row)
             folder = get_runs_folder(row)
             cells = [row[method].replace(UNCHANGED, "0") for method in METHODS]
-            name = task + (" ᵃ" if small else "")
+            name = name_task(task) + (" ᵃ" if small else "")
             figures = f"{count_test_items(folder):,} | {get_standard_of_default(folder):.1f} | {' | '.join(cells)}"
             lines.append(f"| {name} | {figures} | {_layers(row)} | " + " | ".join(_answers(row, answers)) + " |")
     return "\n".join(["", *lines, ""])
 
 
 def headline_short() -> str:
-    """The default search alone: gain and cost per answer, setting by setting."""
+    """The default search with intervals, beside the paper's search and RYS, setting by setting."""
     rows = read_record("search_quality.json")["results"]
     answers = {row["setting"]: row for row in read_record("search_quality_answers.json")["results"]}
-    lines = ["| task | n | standard (%) | gain (points, 95 % interval) | cost per answer (×) |"]
-    lines.append("| --- |" + " ---: |" * 4)
+    lines = [
+        "| task | n | unchanged (%) | default search | cost (×) | paper's search | RYS |",
+        "| --- |" + " ---: |" * 6,
+    ]
     for mode, title in WAYS.items():
         chosen = [row for row in rows if split_setting(row)[1] == mode]
-        gain = fmean(get_gain(row, "guided") for row in chosen)
-        mean = f", mean of {len(chosen)} | | | **{gain:+.1f}** | |" if len(chosen) > 1 else " | | | | |"
+        default, *other_means = (fmean(get_gain(row, method) for row in chosen) for method in _SHORT)
+        means = " | ".join(f"{gain:+.1f}" for gain in other_means)
+        mean = f", mean of {len(chosen)} | | | **{default:+.1f}** | | {means} |" if len(chosen) > 1 else " |" * 7
         lines.append(f"| **{title}**{mean}")
         for row in sorted(chosen, key=lambda row: -get_gain(row, "guided")):
             task, _, small = split_setting(row)
             folder = get_runs_folder(row)
-            name, shown = task + (" ᵃ" if small else ""), row["guided"].replace(UNCHANGED, "0")
+            name = name_task(task) + (" ᵃ" if small else "")
+            shown, *others = (row[method].replace(UNCHANGED, "0") for method in _SHORT)
             figures = f"{count_test_items(folder):,} | {get_standard_of_default(folder):.1f} | {shown}"
-            lines.append(f"| {name} | {figures} | {get_cost_per_answer(row, answers):.1f} |")
+            gains = " | ".join(gain.split(" ")[0] for gain in others)
+            lines.append(f"| {name} | {figures} | {get_cost_per_answer(row, answers):.1f} | {gains} |")
     return "\n".join(["", *lines, ""])
 
 
@@ -167,7 +174,10 @@ def search_times() -> str:
     demo = read_record("demo.json")
     paper = [row["minutes"] for row in read_record("results.json")["results"] if row["mode"] == "reasoning"]
     small, large = "SmolLM2-135M", "Qwen2.5-Coder-1.5B"
-    lines = ["| model | preset | answers | two CPU cores | one H200 |", "| --- | --- | --- | ---: | ---: |"]
+    lines = [
+        "| model | preset | answers | measured on two CPU cores | measured on a shared H200 |",
+        "| --- | --- | --- | ---: | ---: |",
+    ]
     lines.append(f"| {small} | `quick` | {WAYS['likelihood']} | {demo['search_minutes']:.0f} min | – |")
     for is_small, mode in ((True, "likelihood"), (False, "likelihood"), (False, "direct"), (False, "reasoning")):
         lines.append(
@@ -176,6 +186,11 @@ def search_times() -> str:
         )
     lines.append(f"| {large} | `paper` | {WAYS['reasoning']} | – | up to {max(paper):.0f} min |")
     return "\n".join(["", *lines, ""])
+
+
+def get_most_default_minutes() -> str:
+    """The longest search with preset ``default`` on the larger model, in minutes."""
+    return f"{max(max(_list_default_minutes(mode, is_small=False)) for mode in WAYS):.0f}"
 
 
 def _list_default_minutes(mode: str, *, is_small: bool) -> list[float]:
@@ -267,7 +282,7 @@ def peers() -> str:
     rows = [row for row in read_record("peers.json")["results"] if not _LEFT_OUT.search(row["method"])]
     tasks = list(dict.fromkeys(row["task"] for row in rows))
     sizes = [f"{count_test_items(task.replace(', ', '-')):,}" for task in tasks]
-    heads = [f"{task} (n = {size})" for task, size in zip(tasks, sizes, strict=True)]
+    heads = [f"{reword(task)} (n = {size})" for task, size in zip(tasks, sizes, strict=True)]
     lines = ["| method | " + " | ".join(heads) + " | mean |", "| --- |" + " ---: |" * (len(tasks) + 1)]
     by_method: dict[str, dict[str, float]] = {}
     for row in rows:
@@ -297,7 +312,11 @@ def paper_reproduction() -> str:
         some = [row for row in rows if (row["task"], row["mode"]) == key]
         gains = ", ".join(str(row["difference"]).split(" ")[0] for row in some)
         means = [f"{fmean(float(row[name]) for row in some):.1f}" for name in ("standard", "macro", "constant")]
-        lines.append("| " + " | ".join([*key, f"{some[0]['n']:,}", means[0], means[1], gains, means[2]]) + " |")
+        lines.append(
+            "| "
+            + " | ".join([name_task(key[0]), key[1], f"{some[0]['n']:,}", means[0], means[1], gains, means[2]])
+            + " |"
+        )
     return "\n".join(["", *lines, ""])
 
 

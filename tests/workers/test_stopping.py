@@ -97,7 +97,7 @@ def test_a_comparison_that_is_asked_to_end_goes_on_where_it_was(reference, tmp_p
         *("--out", str(out), "--store", str(store_path(out)), "--workers", str(workers)),
     ]
     said, processes = ended_at(2, command)
-    assert said.endswith("\nmacro: stopped; the same command goes on where it was\n")
+    assert said.endswith("\nmacro: stopped; the same command continues where it was\n")
     assert len(processes) == workers
     assert_gone(processes)
     done = subprocess.run(
@@ -129,4 +129,4 @@ main()
         check=False,
     )
     assert done.returncode == ENDED, done.stderr
-    assert done.stderr.endswith("macro: stopped; what was scored is kept, the same command goes on from there\n")
+    assert done.stderr.endswith("macro: stopped; what was scored is kept, the same command continues from there\n")

@@ -66,7 +66,7 @@ def compare(
 ) -> None:
     """Give several methods the same data and the same budget, over several seeds, and show what each finds.
 
-    Stopped, the same command goes on where it was. Every method and seed is a run of its own, with a report.
+    After a stop the same command continues where it was. Every method and seed is a run of its own, with a report.
 
     Example: `macro compare --task category --preset quick --methods guided,macro,random,rys --seeds 1,2`
 
@@ -92,7 +92,7 @@ def compare(
     from macro_routing.report import write_report
     from macro_routing.runs.compare_methods import compare_methods
 
-    with make_progress_listener(out, []) as listener, show_hint_on_interrupt("the same command goes on where it was"):
+    with make_progress_listener(out, []) as listener, show_hint_on_interrupt("the same command continues where it was"):
         method_runs = compare_methods(
             base, names, numbers, out, search=search, listener=listener, store=store, workers=workers
         )

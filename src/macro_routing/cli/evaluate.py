@@ -95,7 +95,7 @@ def evaluate(
         search_config = config.with_changes(seed=searched.seed, data={**data, "test_seed": searched.test_seed})
         _warn_of_seen_examples(examples, load_configured_task(search_config), searched)
     listener = ProgressLinePrinter(Path())
-    kept = "nothing was kept" if no_store else "what was scored is kept, the same command goes on from there"
+    kept = "nothing was kept" if no_store else "what was scored is kept, the same command continues from there"
     with show_hint_on_interrupt(kept), get_or_create_worker_pool(config, workers, listener) as pool:
         known = None if no_store else evaluation.ScoreStore(store or default_store_path())
         stand_in = _make_stand_in(config, decoding) if known is not None and pool is None else None

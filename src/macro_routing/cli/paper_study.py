@@ -46,7 +46,7 @@ def paper(
     minutes: Annotated[
         float | None,
         typer.Option(
-            help="Begin no further part after N minutes; the same command goes on.",
+            help="Begin no further part after N minutes; the same command continues.",
             callback=check_minutes_option,
             rich_help_panel=EXECUTION_PANEL,
         ),
@@ -63,8 +63,8 @@ def paper(
 ) -> None:
     """Run every table and figure of the paper, and gather what is done.
 
-    Finished runs are left alone and stopped ones go on. What cannot be run is named, such as a model that is not there,
-    and the rest goes on.
+    Finished runs are left alone and stopped ones continue. What cannot be run is named, such as a model that is not
+    there, and the rest continues.
 
     Example: `macro study paper examples/paper.toml --dry-run`
     """
@@ -82,7 +82,7 @@ def paper(
         return
     with (
         make_progress_listener(out, []) as listener,
-        show_hint_on_interrupt("the same command goes on where it was"),
+        show_hint_on_interrupt("the same command continues where it was"),
     ):
         session.listener = listener
         is_over = session.run_units(list_units(settings)[index - 1 :: parts])

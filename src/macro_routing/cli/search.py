@@ -48,7 +48,7 @@ def search(
 ) -> None:
     """Search a better order of a model's layers for a task, choose one on held-out data, test it once.
 
-    Everything is kept in a folder; a run that was stopped goes on with `macro resume`.
+    Everything is kept in a folder; `macro resume` continues a run that was stopped.
 
     Example: `macro search --task category --preset quick`
 

@@ -109,7 +109,7 @@ class StudyCommandInputs:
         with (
             folder.lock(),
             make_progress_listener(folder.path, []) as listener,
-            show_hint_on_interrupt("the same command goes on where it was"),
+            show_hint_on_interrupt("the same command continues where it was"),
         ):
             result = run_study(studies.StudyContext(base, folder, listener, self.store, self.minutes))
         write_and_print_study(folder, result, settings, as_json=self.as_json)
@@ -145,7 +145,7 @@ def _make_common_parameters(study: str, store_default: str) -> list[inspect.Para
     """The options of every study that runs a model."""
     minutes = typer.Option(
         "--minutes",
-        help="Begin no further part after N minutes; the same command goes on.",
+        help="Begin no further part after N minutes; the same command continues.",
         callback=check_minutes_option,
         rich_help_panel=EXECUTION_PANEL,
     )

@@ -215,7 +215,7 @@ class StudyContext:
     def raise_if_time_limit_passed(self) -> None:
         """Stop before another part if the time limit has passed."""
         if self.minutes is not None and time.monotonic() - self._started > 60 * self.minutes:
-            raise StudyTimeOverError(f"the {self.minutes:g} minutes are over; the same command goes on where it was")
+            raise StudyTimeOverError(f"the {self.minutes:g} minutes are over; the same command continues where it was")
 
     def score_routes(
         self, name: str, task: TaskWithAnswerMode, seed: int, routes: Mapping[str, RouteOrMixture], split: str = "test"

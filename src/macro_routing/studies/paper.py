@@ -122,7 +122,7 @@ class PaperSession:
 
     def _run_unit(self, unit: PaperUnit) -> None:
         if self.minutes is not None and time.monotonic() - self._started > 60 * self.minutes:
-            raise StudyTimeOverError(f"the {self.minutes:g} minutes are over; the same command goes on where it was")
+            raise StudyTimeOverError(f"the {self.minutes:g} minutes are over; the same command continues where it was")
         subject = self._read_subject(unit) if unit.item.study in (COST, LOGIT_LENS) else None
         context = self._make_context(unit)
         study = unit.item.study
