@@ -46,7 +46,10 @@ def serve(
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 8000,
     name: Annotated[
         str | None,
-        typer.Option(help="The model's name in requests.", show_default="--model's value, and the same with the route"),
+        typer.Option(
+            help="The model's name in requests.",
+            show_default="--model's value; that followed by the route is served, too",
+        ),
     ] = None,
     api_key: Annotated[
         str | None,

@@ -74,7 +74,10 @@ class RunConfig:
     method: str = option("", f"Search method: {', '.join(METHODS)}.", SEARCH, shown_default=PRESET_DECIDES)
     seed: int = option(0, "Seed of splits and draws.", SEARCH)
     budget: int | None = option(
-        None, "Maximum evaluations (route × example) of the search.", BUDGET, shown_default="what MACRO would use"
+        None,
+        "Maximum evaluations (route × example) of the search.",
+        BUDGET,
+        shown_default="what --method macro would use",
     )
     racing: str = option(
         EXACT, "Which routes are stopped early; never scores every route to the end, with the same elite.", BUDGET,

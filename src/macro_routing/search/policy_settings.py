@@ -35,7 +35,7 @@ class PolicySamplingSettings(CheckedSettings):
     """Rounds of drawing and updating (``I``)."""
     draws: Annotated[int, AllowedRange(1, symbol="K")] = option(
         30,
-        "Routes per round (K); with --budget the guided search takes more if it pays for them.",
+        "Routes per round (K); the guided search takes more if the budget pays for them, unless only --draws is given.",
         "Search",
         shown_default="the preset's",
     )
