@@ -160,7 +160,7 @@ def test_minutes_that_are_over_are_no_error(searched):
         env=ENVIRONMENT,
     )
     assert ended.returncode == 75
-    assert "goes on where it was" in ended.stderr
+    assert "continues where it was" in ended.stderr
     assert "error" not in ended.stderr
 
 

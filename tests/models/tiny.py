@@ -45,8 +45,11 @@ def config_of(name, **changes):
     return AutoConfig.for_model(name.split(" ", maxsplit=1)[0], **{**_COMMON, **VARIANTS.get(name, {}), **changes})
 
 
-def tiny_model(name, *, seed=0, attention=None, **changes):
-    """A frozen model whose layers differ enough that order matters."""
+def tiny_model(name, *, seed=0, attention=None, random_norms=True, **changes):
+    """A frozen model whose layers differ enough that order matters.
+
+    Tests of whole searches leave norms at 1: they know which routes are found with these weights.
+    """
     torch.manual_seed(seed)
     config = config_of(name, **changes)
     attention = choose_attention(config, attention)
@@ -59,7 +62,7 @@ def tiny_model(name, *, seed=0, attention=None, **changes):
                 parameter.normal_(0, 0.15)
         # Norms are not all 1, and biases not 0: one that is left out or taken for another changes the result.
         for path, parameter in model.named_parameters():
-            if parameter.dim() == 1:
+            if random_norms and parameter.dim() == 1:
                 parameter.add_(torch.randn_like(parameter), alpha=0.15 if path.endswith("bias") else 0.3)
     return model.eval().requires_grad_(False)
 

@@ -23,12 +23,12 @@ def small_tokenizer():
 
 
 def small_frozen(name="llama"):
-    return freeze_model(tiny_model(name), small_tokenizer(), name="small")
+    return freeze_model(tiny_model(name, random_norms=False), small_tokenizer(), name="small")
 
 
 def small_folder(folder):
     """The same model as a folder that ``load_model`` reads."""
-    model = tiny_model("llama")
+    model = tiny_model("llama", random_norms=False)
     model.save_pretrained(folder)
     small_tokenizer().save_pretrained(folder)
     return folder

@@ -51,7 +51,7 @@ def test_what_finds_no_route_is_rejected_before_it_searches(tmp_path, frozen, me
 
 
 def test_a_study_pauses_between_parts_and_goes_on(tmp_path, frozen):
-    with pytest.raises(StudyTimeOverError, match="goes on where it was"):
+    with pytest.raises(StudyTimeOverError, match="continues where it was"):
         run_transfer(small_context(tmp_path, frozen, minutes=0), TransferSettings(("small", "other")))
     whole = run_transfer(small_context(tmp_path, frozen), TransferSettings(("small", "other")))
     assert math.isfinite(whole.table.rows[0]["difference"])

@@ -13,7 +13,6 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -112,6 +111,8 @@ def _download_hub_model(name: str, revision: str | None) -> Path:
 
 def _digest_beside_imports(path: Path) -> str:
     """Digest a GGUF file while what converts and loads it is imported; both take seconds."""
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(1) as background:
         digest = background.submit(digest_file_cached, path)
         with suppress(ImportError):  # said where it is needed
