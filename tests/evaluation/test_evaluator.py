@@ -155,17 +155,17 @@ ROUTES = [parse_route(text, 30) for text in ("L0 RJ", "L0-L17 L17 RJ", "L0-L17 L
 
 
 @pytest.mark.parametrize(
-    ("name", "decoding"),
+    ("name", "examples", "decoding"),
     [
-        ("category", LIKELIHOOD),
-        ("category", DecodingSettings("likelihood", by_letter=True)),
-        ("counting", DecodingSettings("direct", answer_budget=6)),
-        ("arithmetic", DecodingSettings("reasoning", reasoning_budget=12, answer_budget=5)),
+        ("category", 6, LIKELIHOOD),
+        ("category", 6, DecodingSettings("likelihood", by_letter=True)),
+        ("counting", 3, DecodingSettings("direct", answer_budget=6)),
+        ("arithmetic", 3, DecodingSettings("reasoning", reasoning_budget=6, answer_budget=3)),
     ],
 )
-def test_routes_together_answer_as_each_alone(smollm2, name, decoding):
+def test_routes_together_answer_as_each_alone(smollm2, name, examples, decoding):
     task = load_task(name, seed=11)
-    examples = task.pools["test"][:6]
+    examples = task.pools["test"][:examples]
     together = model_answers.answer_with_every_route(smollm2, ROUTES, task, examples, decoding)
     for route in ROUTES:
         assert together[route] == answer_examples(smollm2, apply_route(smollm2, route), task, examples, decoding)
