@@ -89,6 +89,6 @@ def test_formulas_are_drawn(site, browser):
 
 
 def test_every_public_name_is_described(site, browser):
-    for name in ("models.routing.apply_route", "search.macro.MacroSettings", "runs.prepare.search_routes"):
+    for name in ("models.routing.apply_route", "search.policy_settings.MacroSettings", "runs.prepare.search_routes"):
         browser.open(Address(f"{site}/reference/api/{name.partition('.')[0]}.html"), 1280)
         assert browser.run(f"document.getElementById('macro_routing.{name}') !== null"), name
