@@ -285,7 +285,7 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "choice-standard": lambda: _standard_of_default("likelihood"),
     "all-standard": lambda: _standard_of_default("direct", "likelihood", "reasoning"),
     "other-standard": lambda: _standard_of_default("likelihood", "reasoning"),
-    "demo-minutes": lambda: f"{read_record('demo.json')['search_minutes']:.0f}",
+    "demo-minutes": lambda: f"{math.ceil(read_record('demo.json')['search_minutes'])}",
     "quick-evaluations": lambda: f"{_plan('quick').max_evaluations():,}",
     "quick-draws": lambda: f"{_plan('quick').draws_per_round}",
     "quick-fresh": lambda: f"{_fresh_examples('quick')}",

@@ -178,7 +178,7 @@ def search_times() -> str:
         "| model | preset | answers | measured on two CPU cores | measured on a shared H200 |",
         "| --- | --- | --- | ---: | ---: |",
     ]
-    lines.append(f"| {small} | `quick` | {WAYS['likelihood']} | {demo['search_minutes']:.0f} min | – |")
+    lines.append(f"| {small} | `quick` | {WAYS['likelihood']} | {demo['search_minutes']:.1f} min | – |")
     for is_small, mode in ((True, "likelihood"), (False, "likelihood"), (False, "direct"), (False, "reasoning")):
         lines.append(
             f"| {small if is_small else large} | `default` | {WAYS[mode]} | – |"
