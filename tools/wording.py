@@ -17,7 +17,6 @@ WORDING = {
         "The same p-values, computed from the paper's printed accuracies: MACRO is better than Baseline on 6 of 6 "
         "models (p < 0.05, corrected)."
     ),
-    "how much searches vary is no part of either": "neither includes how much searches vary",
     "full state, top-1 (no validation)": "top-1, without validation",
     "played seconds": "simulated seconds",
     "held against": "compared with",
