@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -127,30 +127,39 @@ def time_vllm(shape: str, prompts: Sequence[Tokens], arguments: argparse.Namespa
     return lines, f"vLLM {timed['vllm']} (max_num_seqs {arguments.max_num_seqs}), torch {timed['torch']}"
 
 
-def time_own_sides(model: Any, decoder: FusedDecoder, prompts: list[Tokens], repeats: int) -> list[Line]:
-    """``generate`` and fused decoding: one route, and as many texts as eight routes write."""
+def time_own_sides(model: Any, decoder: FusedDecoder, prompts: list[Tokens], repeats: int) -> Iterator[Line]:
+    """``generate`` and fused decoding, line by line: one route, and as many texts as eight routes write."""
     layers = len(decoder.weights.layers)
     standard, several = [Route.standard(layers)], draw_distinct_routes(layers, COPIES)
     rows, many = len(prompts), COPIES * len(prompts)
     generate, decode = partial(generate_texts, model), partial(decode_fused, decoder)
-    lines = [
-        time_warm(FUSED, rows, 1, partial(decode, standard, prompts, NEW_TOKENS), repeats),
-        time_warm(FUSED, many, 1, partial(decode, standard, prompts * COPIES, NEW_TOKENS), repeats),
-        time_warm(FUSED, many, COPIES, partial(decode, several, prompts, NEW_TOKENS), repeats),
-    ]
+    yield time_warm(FUSED, rows, 1, partial(decode, standard, prompts, NEW_TOKENS), repeats)
+    yield time_warm(FUSED, many, 1, partial(decode, standard, prompts * COPIES, NEW_TOKENS), repeats)
+    yield time_warm(FUSED, many, COPIES, partial(decode, several, prompts, NEW_TOKENS), repeats)
     decoder.release_memory()
-    return [
-        *lines,
-        time_warm(GENERATE, rows, 1, partial(generate, prompts, NEW_TOKENS, static=False), repeats),
-        time_warm(STATIC, rows, 1, partial(generate, prompts, NEW_TOKENS, static=True), repeats),
-        time_warm(GENERATE, many, 1, partial(generate, prompts * COPIES, NEW_TOKENS, static=False), 1),
-    ]
+    yield time_warm(GENERATE, rows, 1, partial(generate, prompts, NEW_TOKENS, static=False), repeats)
+    yield time_warm(STATIC, rows, 1, partial(generate, prompts, NEW_TOKENS, static=True), repeats)
+    yield time_warm(GENERATE, many, 1, partial(generate, prompts * COPIES, NEW_TOKENS, static=False), 1)
 
 
 def add_ratios(lines: Sequence[Line]) -> list[Line]:
-    """Each line with its time over that of fused decoding with one route and the same number of texts."""
+    """Each line with its time over that of fused decoding with one route and the same number of texts, if measured."""
     fused = {line["rows"]: line["seconds"] for line in lines if line["side"] == FUSED and line["routes"] == 1}
-    return [{**line, "ratio": line["seconds"] / fused[line["rows"]]} for line in lines]
+    return [{**line, "ratio": line["seconds"] / fused[line["rows"]]} for line in lines if line["rows"] in fused]
+
+
+def write_table(arguments: argparse.Namespace, lines: Sequence[Line], vllm: str) -> None:
+    """Record what is measured."""
+    write_record(
+        arguments.write,
+        command=f"python -m benchmarks.decoding_baselines --shape {arguments.shape} --vllm-site FOLDER"
+        f" --repeats {arguments.repeats}",
+        config={"shape": arguments.shape, "prompts": PROMPTS, "new_tokens": NEW_TOKENS, "vllm": vllm},
+        seed=SEED,
+        columns=COLUMNS,
+        results=add_ratios(lines),
+        device="cuda",
+    )
 
 
 def main() -> None:
@@ -165,20 +174,13 @@ def main() -> None:
     prompts = make_random_prompts(PROMPTS)
     # vLLM takes most of the memory, so it runs before the model is made.
     vllm_lines, vllm = time_vllm(arguments.shape, prompts, arguments) if arguments.vllm_site else ([], "vLLM not run")
-    model = make_random_model(arguments.shape)
-    lines = add_ratios([*time_own_sides(model, FusedDecoder(model), prompts, arguments.repeats), *vllm_lines])
-    for line in lines:
+    model, lines = make_random_model(arguments.shape), list[Line]()
+    for line in time_own_sides(model, FusedDecoder(model), prompts, arguments.repeats):
+        lines.append(line)
+        if arguments.write:  # after every line: an interrupted run keeps what it measured
+            write_table(arguments, [*lines, *vllm_lines], vllm)
+    for line in add_ratios([*lines, *vllm_lines]):
         print(f"{line['side']:<34} {line['rows']:5} texts {line['seconds']:8.2f} s {line['ratio']:6.2f}")
-    if arguments.write:
-        write_record(
-            arguments.write,
-            command=f"python -m benchmarks.decoding_baselines --shape {arguments.shape} --vllm-site FOLDER",
-            config={"shape": arguments.shape, "prompts": PROMPTS, "new_tokens": NEW_TOKENS, "vllm": vllm},
-            seed=SEED,
-            columns=COLUMNS,
-            results=lines,
-            device="cuda",
-        )
 
 
 if __name__ == "__main__":

@@ -41,12 +41,13 @@ def _few_tokens(monkeypatch):
 @pytest.mark.usefixtures("_few_tokens")
 def test_every_side_decodes_the_same_number_of_texts():
     model = tiny_model("llama")
-    lines = add_ratios(time_own_sides(model, EagerDecoder(model), list(PROMPTS[:2]), repeats=1))
+    lines = add_ratios(list(time_own_sides(model, EagerDecoder(model), list(PROMPTS[:2]), repeats=1)))
     assert [(line["side"], line["rows"], line["routes"]) for line in lines] == [
         (FUSED, 2, 1), (FUSED, 4, 1), (FUSED, 4, 2), (GENERATE, 2, 1), (STATIC, 2, 1), (GENERATE, 4, 1),
     ]  # fmt: skip
     assert [line["ratio"] for line in lines[:2]] == [1, 1]
     assert all(line["tokens"] == pytest.approx(2 * line["rows"] / line["seconds"]) for line in lines)
+    assert len(add_ratios(lines[1:])) == 3  # of an interrupted run, those with as many texts
 
 
 @pytest.mark.usefixtures("_few_tokens")
