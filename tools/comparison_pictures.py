@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
-from result_tables import DATA, SPEEDS, WAYS, read_record, split_setting
+from result_tables import SPEEDS, WAYS, read_record, split_setting
 from wording import name_task
 
 from macro_routing.report.figure import Figure, LegendKey
@@ -131,10 +131,8 @@ def _order_way(row: str) -> int:
     return list(WAYS).index(row.rpartition(", ")[2])
 
 
-def draw_decoding_speed() -> str | None:
-    """Tokens per second of every side; None while it was not measured."""
-    if not (DATA / SPEEDS).is_file():
-        return None
+def draw_decoding_speed() -> str:
+    """Tokens per second of every side."""
     rows = sorted(read_record(SPEEDS)["results"], key=lambda row: row["rows"])
     height, bar = 40.0 * len(rows) + 6, 15.0
     x = Scale(0, max(row["tokens"] for row in rows), 0, WIDTH - 110)
@@ -165,10 +163,8 @@ def draw_demo_route() -> str:
     return chart.to_svg()
 
 
-def draw_policy_rounds() -> str | None:
-    """How often the policy goes where, in some rounds of the demo's search; None while it was not recorded."""
-    if not (DATA / POLICY).is_file():
-        return None
+def draw_policy_rounds() -> str:
+    """How often the policy goes where, in some rounds of the demo's search."""
     rows = read_record(POLICY)["results"]
     layers = len(rows[0]["frequencies"])
     cell, row_height, gap = (WIDTH - 82) / layers, 15.0, 44.0

@@ -94,7 +94,7 @@ def add_dark_theme(svg: str) -> str:
     return re.sub(r"(<rect [^>]*)(fill=\"#ffffff\"/>)", r'\1class="background" \2', svg, count=1)
 
 
-_DRAWN: Mapping[str, Callable[[], str | None]] = {
+_DRAWN: Mapping[str, Callable[[], str]] = {
     "headline_gains.svg": _draw_gains,
     "headline_methods.svg": _draw_methods,
     "fewer_layers.svg": _draw_fewer_layers,
@@ -104,14 +104,14 @@ _DRAWN: Mapping[str, Callable[[], str | None]] = {
     "decoding_speed.svg": draw_decoding_speed,
     "policy_rounds.svg": draw_policy_rounds,
 }
-"""What is drawn from records; None where the record is not there yet."""
+"""What is drawn from records."""
 
 
 def make_pictures(folder: Path) -> Mapping[str, str]:
     """All pictures by file name: drawn from records, or those that are there, each with both themes."""
     there = {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.svg"))}
     drawn = {name: draw() for name, draw in _DRAWN.items()}
-    return {name: add_dark_theme(str(svg)) for name, svg in (there | drawn).items() if svg is not None}
+    return {name: add_dark_theme(str(svg)) for name, svg in (there | drawn).items()}
 
 
 def stale_pictures(folder: Path) -> list[Path]:

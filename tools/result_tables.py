@@ -227,17 +227,13 @@ def study_headlines() -> str:
 
 
 def decoding_baselines() -> str:
-    """Decoding beside ``generate`` and vLLM: picture and table, or how to measure it."""
-    if not (DATA / SPEEDS).is_file():
-        return (
-            "\nNot measured yet; `python -m benchmarks.decoding_baselines --shape qwen2.5-1.5b --vllm-site FOLDER`"
-            " measures it.\n"
-        )
+    """Decoding beside ``generate`` and vLLM: picture and table."""
     record = read_record(SPEEDS)
-    heads = ("decoded by", "texts", "routes", "seconds", "tokens per second", "times as long as fused", "repeats")
-    lines = ["| " + " | ".join(heads) + " |", "| --- |" + " ---: |" * (len(heads) - 1)]
+    heads = ("decoded by", "texts", "routes", "seconds (range)", "tokens per second", "times as long as fused")
+    lines = ["| " + " | ".join((*heads, "repeats")) + " |", "| --- |" + " ---: |" * len(heads)]
     for row in sorted(record["results"], key=lambda row: row["rows"]):
-        counts = f"{row['rows']:,} | {row['routes']} | {row['seconds']:.2f} | {row['tokens']:,.0f} | {row['ratio']:.2f}"
+        seconds = f"{row['seconds']:.2f} ({min(row['samples']):.2f} to {max(row['samples']):.2f})"
+        counts = f"{row['rows']:,} | {row['routes']} | {seconds} | {row['tokens']:,.0f} | {row['ratio']:.2f}"
         lines.append(f"| {row['side']} | {counts} | {row['repeats']} |")
     config = record["config"]
     picture = "![Tokens per second of fused decoding, generate and vLLM](../pictures/decoding_speed.svg)"
@@ -248,7 +244,7 @@ def decoding_baselines() -> str:
     about = (
         "The shape of Qwen2.5-1.5B with random weights. All sides decode greedily, write the same number of tokens and "
         "run each batch once before it is timed; times are medians. Only fused decoding runs several routes in one "
-        "batch; the other sides run the standard pass for as many texts."
+        "batch; vLLM runs the standard pass for as many texts. `generate` was timed with the smaller batch only."
     )
     return "\n" + "\n\n".join([about, picture, "\n".join(lines), origin]) + "\n"
 
