@@ -44,7 +44,7 @@ CASES = [
     ("repeats", "the neighbour repeated"),
     ("repeats and skips", "skips"),
 ]
-"""What is in the file, and the route in transformers it is held against."""
+"""What is in the file, and the route in transformers it is compared with."""
 COMPARED = {**ROUTES, "the neighbour repeated": "L0-L16 L14 RJ"}
 COLUMNS = {
     "file": "in the file",

@@ -198,7 +198,7 @@ GPU_COLUMNS = {
     "mode": "round",
     "unit": "examples per unit",
     "workers": "workers",
-    "seconds": "played seconds",
+    "seconds": "simulated seconds",
     "times": "times one worker",
     "efficiency": "% of linear",
     "needed": "evaluations needed",

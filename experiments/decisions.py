@@ -7,7 +7,7 @@ A replay is a whole guided search on a recorded landscape. Two fifths of its exa
 the search nor the decision sees them. *null*: the outcomes of all routes on an example are complemented jointly with
 probability 1/2, so that no route is better than another. *calibration*: the prior of the gain is learned on all tasks
 but one, and what it predicts for the finalists of that task is compared with what the judging examples show. *speed*:
-the search is for the fastest route that is as accurate, and its claim is held against all examples of the landscape.
+the search is for the fastest route that is as accurate, and its claim is checked on all examples of the landscape.
 *power*: the same searches as those kept with the decision of commit d0b977b, where there is a gain to find.
 """
 
@@ -59,14 +59,14 @@ SPEED_COLUMNS = {
     "change": "accuracy change on unseen examples, points",
     "low": "95 % interval, from",
     "high": "to",
-    "returned_percent": "faster route returned (%)",
+    "returned_percent": "route with fewer layers returned (%)",
     "true_percent": "claim true (%)",
     "n": "replays",
 }
 POWER_COLUMNS = {
     "landscape": "landscape",
     "examples": "examples",
-    "earlier": "gain with the earlier decision, points",
+    "earlier": "gain with the earlier decision rule, points",
     "now": "with the decision of today",
     "difference": "difference",
     "low": "95 % interval, from",
@@ -175,7 +175,7 @@ def make_speed_rows(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def make_power_rows(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """By landscape and for all: what was gained on the judging examples, with the earlier decision and now."""
+    """By landscape and for all: what was gained on the judging examples, with the earlier decision rule and now."""
     earlier = {(line["landscape"], line["seed"]): line["gain"] for line in map(json.loads, _read_lines(EARLIER))}
     rows = []
     for name in [*sorted({run["landscape"] for run in runs}), "all"]:

@@ -39,7 +39,7 @@ COLUMNS = {
     "saved_share": "share of them saved (%)",
     "low": "95 % interval, from",
     "high": "to",
-    "returned_percent": "faster route returned (%)",
+    "returned_percent": "route with fewer layers returned (%)",
     "true_percent": "claim true (%)",
     "n": "problems",
 }

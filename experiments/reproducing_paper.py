@@ -26,7 +26,7 @@ COLUMNS = {
     "item": "item",
     "shows": "shows",
     "command": "command",
-    "hours": "GPU-hours, at most",
+    "hours": "GPU-hours, about",
     "paper": "paper",
     "ours": "ours",
     "status": "status",
@@ -54,7 +54,7 @@ STUDIED = {
     "cost": "cost",
 }
 """Records of the same studies on another model."""
-NO_MODELS = "not run: none of the seven models was at hand"
+NO_MODELS = "not run on the paper's models"
 NOT_RUN = "not run yet; needs a GPU"
 
 
@@ -122,7 +122,7 @@ def make_rows_without_models() -> list[dict[str, Any]]:
             "hours": 0,
             "paper": "all six models, p ≤ 0.002",
             "ours": significance["config"]["headline"],
-            "status": "done; the printed figures come out",
+            "status": "done; the same figures as printed",
         },
         {
             "item": "draws",

@@ -103,7 +103,7 @@ ANSWERS = {
 EARLIER = {
     "setting": "setting",
     "seed": "seed",
-    "before": "with the earlier decision, points",
+    "before": "with the earlier decision rule, points",
     "now": "with the decision of today, points",
 }
 

@@ -43,7 +43,7 @@ COLUMNS = {
     FOUND: "accuracy change, points (95 % interval)",
     SHORTGPT: "ShortGPT, same number of layers",
     EARLY_EXIT: "early exit, same number of layers",
-    "returned": "faster route returned, of seeds",
+    "returned": "route with fewer layers returned, of seeds",
 }
 
 

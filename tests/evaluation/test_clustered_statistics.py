@@ -1,4 +1,4 @@
-"""Paired differences over tasks and seeds, held against plain enumeration."""
+"""Paired differences over tasks and seeds, compared with plain enumeration."""
 
 import itertools
 

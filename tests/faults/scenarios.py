@@ -362,7 +362,7 @@ LOCAL_FAULTS: dict[str, Scenario] = {
     "a worker killed": kill_worker,
     "all workers killed": kill_all_workers,
     "a worker hangs": hang_worker,
-    "a route that kills its worker": crash_on_route,
+    "a route that crashes its worker": crash_on_route,
     "the driver killed": kill_driver,
     "a full disk": fill_disk,
     "a corrupted store": corrupt_store,

@@ -114,7 +114,7 @@ def plan_methods(  # noqa: PLR0913
     search: Mapping[str, Any] | None = None,
     points: int = POINTS,
 ) -> list[PlannedRun]:
-    """Every run of a comparison, held against what is in its folder; nothing is run and no folder is made."""
+    """Every run of a comparison, checked against what is in its folder; nothing is run and no folder is made."""
     planned = []
     for config in make_method_configs(base, names, seeds, known, search):
         path, run = _get_method_run_folder(folder, config), prepare_run(config, **known)

@@ -21,7 +21,7 @@ STUDY = "ablation"
 _FACTORS = {"phase": "budget phase", "displacement": "displacement", "operator": "operator context"}
 _ABLATION_NAMES = {"phase": "no phase", "displacement": "no displacement", "operator": "no operator context"}
 FULL_STATE = "full state"
-_CHOICES = {TOP_1: "full state, top-1 (no validation)", NO_DECODING: "full state, best draw (no Vit.)"}
+_CHOICES = {TOP_1: "top-1, without validation", NO_DECODING: "full state, best draw (no Vit.)"}
 
 
 def run_state_factor_ablation(context: StudyContext, settings: AblationSettings) -> StudyResult:
