@@ -169,7 +169,7 @@ def main() -> None:
     asked = " ".join([*flags, *["--gguf FILE"] * len(files)])
     write_record(
         arguments.write,
-        command=f"python -m benchmarks.start_up EARLIER {asked} --write {arguments.write}",
+        command=f"python -m benchmarks.start_up EARLIER {asked} --write docs/data/{arguments.write.name}",
         config={"before": earlier, "files": [file.name for file in arguments.gguf]},
         seed="none",
         columns=COLUMNS,

@@ -6,6 +6,7 @@ SYNTHETIC = "counting (synthetic)"
 """What the pages call the synthetic task ``counting``; the paper's Obj-Count is ``object_counting``."""
 WORDING = {
     "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf": "Qwen2.5-Coder-1.5B",
+    "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf": "Qwen2.5-Coder-0.5B",
     "qwen2.5-coder-1.5b.gguf": "Qwen2.5-Coder-1.5B",
     "qwen2.5-coder-0.5b.gguf": "Qwen2.5-Coder-0.5B",
     "smollm2-135m.gguf": "SmolLM2-135M",
