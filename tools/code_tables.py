@@ -45,7 +45,7 @@ PAPER = {
     "replay": 0.1,
     "k": 5,
     "final_set": "raw, or anchored",
-    "stream": "one generator",
+    "stream": "not stated",
     "radius": 5,
     "window": 6,
     "coefficients": 1.0,

@@ -24,6 +24,17 @@ def test_json_lines_with_named_columns(tmp_path):
     assert task.pools["all"][3].answer == "4"
 
 
+def test_the_number_behind_a_worked_solution_is_the_answer(tmp_path):
+    rows = [{"q": "9 times 2?", "a": "9 * 2 = 18\n#### 18"}, {"q": "1 plus 1?", "a": "2"}]
+    task = load_task(_write(tmp_path, BASIC, rows))
+    assert [example.answer for example in task.pools["all"]] == ["18", "2"]
+    assert task.grader("18.0", task.pools["all"][0].answer).correct
+    own = load_task(_write(tmp_path, BASIC + 'grader = "text"', rows))
+    assert own.pools["all"][0].answer.endswith("#### 18")
+    with pytest.raises(MacroError, match="has no number behind '####'"):
+        load_task(_write(tmp_path, BASIC, [*rows, {"q": "2 plus 2?", "a": "four ####"}]))
+
+
 def test_csv_with_choices_in_columns_and_in_a_list(tmp_path):
     (tmp_path / "data.csv").write_text('q,one,two,right\n"Which, then?",yes,no,no\nAnd?,yes,no,A\n')
     toml = 'file = "data.csv"\nkind = "choice"\nquestion = "q"\nanswer = "right"\nchoices = ["one", "two"]\n'

@@ -15,7 +15,7 @@ TASK, SEED = "category", 1
 _NEXT_STEPS = """
 Now your own model and data:
   macro search --model YOUR/MODEL --task mine.csv --question ask --answer right --choices right,wrong1,wrong2
---dry-run says how long it takes and how large a gain your data can show."""
+--dry-run says how long it takes and the smallest gain that its data can show."""
 
 
 def demo(

@@ -140,7 +140,7 @@ def show_draws(
     count: Annotated[int, typer.Option(min=1, max=100_000, help="Number of draws; a round of the paper has 30.")] = 30,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Print the programs that the paper's search draws first, with the random numbers of its authors.
+    """Print the programs that the paper's search draws first, with random numbers as inferred from its routes.
 
     Example: `macro route draws --layers 32 --max-length 44 --seed 42 --count 30`
     """

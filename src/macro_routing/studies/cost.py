@@ -49,8 +49,9 @@ def run_route_cost_study(
     device = context.frozen_model.model.device
     notes = (
         (
-            f"Median of {repeats} repeats on {device}, decoder {context.base.decoder}; overheads are ratios of repeats"
-            " that followed each other, with the lowest and the highest. One untimed repeat goes first."
+            f"Median of {repeats} repeats on {device}, decoder {context.base.decoder}; overheads are medians of ratios"
+            " of repeats that followed each other, with the lowest and the highest ratio; the ratio of the two medians"
+            " can lie outside. One untimed repeat goes first."
         ),
         (
             f"A step generates one token for each of {PROMPTS} prompts at once, by the plain path and to equal length:"

@@ -148,10 +148,20 @@ def _shuffle_choices(example: Example) -> Example:
 def _make_example(task_file: TaskFile, row: Mapping[str, Any], key: str) -> Example:
     question, answer = (_read_column_as_text(row, column) for column in (task_file.question, task_file.answer))
     group = _read_column_as_text(row, task_file.group) if task_file.group else ""
+    if task_file.kind == NUMBER and not task_file.grader:
+        answer = _remove_worked_solution(answer)
     if task_file.kind != CHOICE:
         return Example(key, question, answer, group=group)
     choices = _read_choices(row, task_file.choices)
     return Example(key, question, _find_correct_letter(answer, choices), choices, group)
+
+
+def _remove_worked_solution(answer: str) -> str:
+    """The number behind ``####``, which ends a worked solution in files made like GSM8K's."""
+    _, separator, number = answer.rpartition("####")
+    if separator and not number.strip():
+        raise TaskError(f"the answer {shorten_value(answer)} has no number behind '####'")
+    return number.strip()
 
 
 def _read_column_as_text(row: Mapping[str, Any], column: str) -> str:
