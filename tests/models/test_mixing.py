@@ -99,3 +99,43 @@ def test_steps_are_shared_up_to_the_first_difference():
     assert len(steps) == mixture.length == LAYERS + 3
     assert [node.parent for node in steps] == [None, 0, 1, 2, 3, 4, 1, 6, 7]
     assert [node.ends for node in steps if node.ends] == [(0,), (1,)]
+
+
+def test_implausible_tokens_follow_the_others_and_stay_in_order():
+    mixture = parse_mixture("1.5 [L0 RJ] - 0.5 [L0 L1 L3 RJ]", LAYERS)
+    standard = torch.tensor([5.0, 4.5, -3.0, 1.0, 4.9])
+    weaker = torch.tensor([9.0, 0.0, -900.0, -50.0, 8.0])
+    combined = combine_logits([standard, weaker], mixture)
+    assert combined.argsort(descending=True).tolist() == [1, 4, 0, 3, 2]  # 0, 1 and 4 are plausible
+    assert torch.equal(combined[[0, 1, 4]], (1.5 * standard - 0.5 * weaker)[[0, 1, 4]])
+    assert combined.isfinite().all()
+    assert combined.softmax(-1)[[2, 3]].max() < 1e-20
+
+
+@pytest.mark.parametrize("limits", [{"min_new_tokens": 5}, {"repetition_penalty": 1.3}, {"no_repeat_ngram_size": 1}])
+def test_what_forbids_tokens_leaves_others_to_choose(limits):
+    model = tiny_model("llama")
+    mixed, ids = apply_route(model, MIXTURES[0]), tokens(rows=1)
+    options = {"do_sample": False, "pad_token_id": 0, "attention_mask": torch.ones_like(ids), "max_new_tokens": 8}
+    free = mixed.generate(ids, **options, eos_token_id=None)[0, ids.shape[1] :]
+    ends = free[:1].tolist()  # the text would end at once
+    written = mixed.generate(ids, **options, **limits, eos_token_id=ends)[0, ids.shape[1] :]
+    if "min_new_tokens" in limits:
+        assert len(written) >= 5
+        assert not set(written[:5].tolist()) & set(ends)
+    if "no_repeat_ngram_size" in limits:
+        whole = [*ids[0].tolist(), *written.tolist()]
+        assert len(set(whole[len(ids[0]) :])) == len(written)
+
+
+def test_a_repetition_penalty_acts_as_on_a_single_route():
+    """It divides positive logits and multiplies negative ones, so it needs logits, not log-probabilities."""
+    model, ids = tiny_model("llama"), tokens(rows=1)
+    route = parse_route("L0-L3 L1 RJ", LAYERS)
+    same = Mixture.from_weights([(route, 1.0), (parse_route("L0 L1 L3 RJ", LAYERS), 1e-6)])
+    options = {"do_sample": False, "pad_token_id": 0, "attention_mask": torch.ones_like(ids), "max_new_tokens": 8}
+    single, mixed = (
+        apply_route(model, one).generate(ids, **options, eos_token_id=None, repetition_penalty=1.01)
+        for one in (route, same)
+    )
+    assert torch.equal(single, mixed)

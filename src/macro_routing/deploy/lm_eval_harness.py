@@ -18,7 +18,7 @@ from macro_routing.deploy.route_loading import load_route
 from macro_routing.errors import ModelError
 from macro_routing.models.catalog import fetch_model_folder
 from macro_routing.models.find_decoder import count_model_layers
-from macro_routing.models.mixing import add_log_probs, apply_members, mask_implausible
+from macro_routing.models.mixing import add_weighted, apply_members, move_implausible_last
 from macro_routing.models.routing import apply_route
 from macro_routing.routes.mixture import Mixture, RouteOrMixture
 from macro_routing.routes.notation import parse_route_or_mixture
@@ -129,16 +129,20 @@ class RoutedHFLM(HFLM):  # type: ignore[misc]  # the harness has no types
 
 
 def _score_continuation(logits: torch.Tensor, continuation: Sequence[int], mixture: Mixture) -> tuple[float, bool]:
-    log_probs = logits[:, -len(continuation) :].float().log_softmax(-1).unbind()
-    total = add_log_probs(log_probs, mixture)
+    members = logits[:, -len(continuation) :].float()
+    total = add_weighted(members.log_softmax(-1).unbind(), mixture)
     tokens = torch.tensor(continuation, device=total.device)
-    greedy = mask_implausible(total, log_probs, mixture).argmax(-1)
+    greedy = move_implausible_last(total, members.unbind(), mixture).argmax(-1)
     return float(total.gather(1, tokens[:, None]).sum()), bool((greedy == tokens).all())
 
 
 def _read_route(text: str, model: Any, *, any_model: bool) -> RouteOrMixture:
     path = Path(text)
-    path = path / _ROUTE_FILE if (path / _ROUTE_FILE).is_file() else path
-    if path.is_file() or path.suffix == ".json":  # a mistyped file name gets its own error
+    try:
+        path = path / _ROUTE_FILE if (path / _ROUTE_FILE).is_file() else path
+        is_file = path.is_file() or path.suffix == ".json"  # a mistyped file name gets its own error
+    except OSError:  # too long for a file name
+        is_file = False
+    if is_file:
         return load_route(path, model, any_model=any_model)
     return parse_route_or_mixture(text, count_model_layers(model))

@@ -2,7 +2,8 @@
 
 The members' steps form a prefix tree. A mixed model is a routed model whose steps are the nodes of that tree, each with
 a cache slot of its own; a step that begins a branch takes the state where the branch leaves. The last step returns the
-final states of all members, and after the model's own head the log-probabilities are added with their weights.
+final states of all members, and after the model's own head the logits are added with their weights. Their sum differs
+from the sum of the log-probabilities by a number that is the same for all tokens, so both predict the same.
 """
 
 import functools
@@ -31,7 +32,10 @@ from macro_routing.routes.mixture import Mixture, number_prefixes
 from macro_routing.routes.route import Route, Step
 
 PLAUSIBILITY = 0.1
-"""Tokens less probable than this share of the most probable one are never chosen, as in contrastive decoding."""
+"""Tokens less probable than this share of the most probable one are not chosen, as in contrastive decoding."""
+_IMPLAUSIBLE_GAP = 60.0
+"""Between the logits of plausible and implausible tokens: sampling meets no implausible one, but they stay in order for
+what forbids tokens: a minimum length, a grammar, a bias of -100."""
 
 
 @dataclass(frozen=True)
@@ -75,8 +79,8 @@ def follows_last_step(node: MixtureStep, slot: int) -> bool:
 def apply_mixture(model: Any, mixture: Mixture) -> Any:
     """Make a model that predicts with ``mixture``, with the weights of ``model``; ``apply_route`` checks both.
 
-    Its logits are the weighted sums of the members' log-probabilities, and minus infinity for tokens that the standard
-    pass (or, without it, the member with the largest weight) finds implausible.
+    Its logits are the weighted sums of the members' logits. Tokens that the standard pass (or, without it, the member
+    with the largest weight) finds implausible come after all others.
     """
     mixed = apply_members(model, mixture)
     mixed.register_forward_hook(functools.partial(_combine_output, mixture))
@@ -159,20 +163,27 @@ def _combine_output(mixture: Mixture, _model: Any, _args: Any, output: Any) -> A
 
 
 def combine_logits(logits: Sequence[torch.Tensor], mixture: Mixture) -> torch.Tensor:
-    """The weighted sum of the members' log-probabilities where the reference finds tokens plausible."""
-    log_probs = [values.float().log_softmax(-1) for values in logits]
-    return mask_implausible(add_log_probs(log_probs, mixture), log_probs, mixture)
+    """The weighted sum of the members' logits, with implausible tokens after all others."""
+    values = [member.float() for member in logits]
+    return move_implausible_last(add_weighted(values, mixture), values, mixture)
 
 
-def add_log_probs(log_probs: Sequence[torch.Tensor], mixture: Mixture) -> torch.Tensor:
-    """The weighted sum of the members' log-probabilities, of all tokens."""
-    total = sum(weight * values for weight, values in zip(mixture.weights, log_probs, strict=True))
+def add_weighted(values: Sequence[torch.Tensor], mixture: Mixture) -> torch.Tensor:
+    """The weighted sum of the members' values, of all tokens."""
+    total = sum(weight * member for weight, member in zip(mixture.weights, values, strict=True))
     assert isinstance(total, torch.Tensor)
     return total
 
 
-def mask_implausible(total: torch.Tensor, log_probs: Sequence[torch.Tensor], mixture: Mixture) -> torch.Tensor:
-    """``total``, and minus infinity for tokens that the reference finds implausible."""
-    reference = log_probs[mixture.reference]
-    implausible = reference < reference.amax(-1, keepdim=True) + math.log(PLAUSIBILITY)
-    return total.masked_fill(implausible, float("-inf"))
+def move_implausible_last(total: torch.Tensor, logits: Sequence[torch.Tensor], mixture: Mixture) -> torch.Tensor:
+    """``total`` of plausible tokens; tokens that the reference finds implausible follow in the reference's order."""
+    reference = logits[mixture.reference]
+    below_best = reference - reference.amax(-1, keepdim=True)
+    plausible = find_plausible(reference)
+    lowest = total.masked_fill(~plausible, float("inf")).amin(-1, keepdim=True)
+    return torch.where(plausible, total, lowest - _IMPLAUSIBLE_GAP + below_best)
+
+
+def find_plausible(reference: torch.Tensor, share: float = PLAUSIBILITY) -> torch.Tensor:
+    """Tokens that are at least ``share`` as probable as the most probable one; all where a logit is not a number."""
+    return ~(reference < reference.amax(-1, keepdim=True) + math.log(share))

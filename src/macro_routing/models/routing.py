@@ -38,7 +38,7 @@ def apply_route(model: Any, route: RouteOrMixture, *, allow_untested: bool = Fal
     ``model`` is what ``load_model`` returns, or a transformers model.
     The result works wherever the model did: ``forward``, ``generate``, dynamic and static caches, padding,
     ``torch.compile``, ``device_map`` and quantised weights. ``model`` itself does not change. A mixture computes
-    no loss, returns its output by name, and has logits of minus infinity for implausible tokens.
+    no loss and returns its output by name; implausible tokens have lower logits than all others.
     """
     if isinstance(model, FrozenModel):
         model, allow_untested = model.model, True  # it was checked when it was loaded
