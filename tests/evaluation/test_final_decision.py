@@ -169,3 +169,25 @@ def test_a_small_gain_shrinks_and_a_large_one_stays():
 )
 def test_what_the_examples_can_show_is_said(settings, fresh, words):
     assert words in describe_decision_power(DecisionSettings(**settings), fresh)
+
+
+def test_variants_of_one_question_are_one_observation():
+    variants = 5
+    groups = [number // variants for number in range(100)]
+    gains = np.repeat([1.0] * 5 + [-1.0] + [0.0] * 14, variants)[None]  # 25 fixed, 5 broken
+    alone = compute_sign_flip_p_values(gains, [0.0])[0]
+    together = compute_sign_flip_p_values(gains, [0.0], groups)[0]
+    assert alone < 0.01
+    assert together > 0.05
+    each = list(range(100))
+    assert compute_sign_flip_p_values(gains, [0.0], each)[0] == alone
+
+    def get_correct_flags(route):
+        return np.repeat(np.arange(20) < 2, variants) if route.is_standard else np.repeat(np.arange(20) < 7, variants)
+
+    decision = DecisionSettings(price=0.0)
+    evidence = assess_finalists([LONG], get_correct_flags, decision)
+    grouped = assess_finalists([LONG], get_correct_flags, decision, groups)
+    assert grouped[LONG].p_value > evidence[LONG].p_value
+    assert grouped[LONG].posterior.expected_gain < evidence[LONG].posterior.expected_gain
+    assert decide_route(evidence, decision) == LONG

@@ -17,6 +17,7 @@ from macro_routing.evaluation.mixture_weights import (
     add_members,
     choose_members,
     combine_scores,
+    fit_mixture_of_all,
     fit_mixtures,
     fit_weights,
     pick_choices,
@@ -281,3 +282,50 @@ def test_a_prompt_that_is_empty_without_the_question_is_the_token_that_begins_a_
     tokenizer = frozen.tokenizer
     first = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
     assert {item.prompt for item in items} == {(first,)}
+
+
+def test_weights_that_are_all_zero_give_no_mixture():
+    scores, answers = make_scores(np.random.default_rng(6), np.array([1.0, 0.0, 0.0, 0.0]), n=60, choices=3)
+    flat, sizes = np.zeros_like(scores[:, :, :3]), np.ones((60, 3), int)
+    evaluations = make_evaluations(flat, answers, sizes)
+    labels = ChoiceLabels(answers.tolist(), sizes.tolist())
+    assert fit_mixtures(evaluations, labels, DecisionSettings(members=3), seed=0) == []
+    assert fit_mixture_of_all(evaluations, labels) is None
+
+
+def test_a_mixture_that_rounds_to_one_route_is_that_route():
+    scores, answers = make_scores(np.random.default_rng(7), np.array([0.0, 1.5, 0.0, 0.0]), n=900, choices=3)
+    scores[np.isnan(scores)] = -9.0
+    sizes = np.ones((900, 3), int)
+    mixtures = fit_mixtures(
+        make_evaluations(scores, answers, sizes),
+        ChoiceLabels(answers.tolist(), sizes.tolist()),
+        DecisionSettings(members=4),
+        seed=0,
+    )
+    assert len(set(mixtures)) == len(mixtures)
+    assert not any(isinstance(one, Mixture) and one.is_single for one in mixtures)
+
+
+def test_variants_of_one_question_are_in_one_fold_when_a_search_fits():
+    """Copies of the same noise seem to help unless they are held out together."""
+    rng = np.random.default_rng(1)
+    scores, answers = rng.normal(size=(4, 20, 3)), rng.integers(0, 3, 20)
+    scores[0, np.arange(20), answers] += 1.0
+    copies, same = np.repeat(scores, 20, axis=1), np.repeat(answers, 20)
+    sizes = np.ones((400, 3), int)
+    evaluations = make_evaluations(copies, same, sizes)
+
+    def count(groups):
+        labels = ChoiceLabels(same.tolist(), sizes.tolist(), groups)
+        return len(fit_mixtures(evaluations, labels, DecisionSettings(members=4), seed=0))
+
+    assert count(np.repeat(np.arange(20), 20).tolist()) == 0 < count(None)
+
+
+def test_one_model_of_a_mixture_does_not_compare_choices_by_itself(frozen):
+    mixture = parse_mixture("1.5 [L0 RJ] - 0.5 [L0 L2 RJ]", LAYERS)
+    task = small_task()
+    examples = task.pools["test"][:2]
+    with pytest.raises(RouteError, match="this function takes a single route"):
+        answer_examples(frozen, apply_route(frozen, mixture), task, examples, DecodingSettings("likelihood"))

@@ -7,6 +7,7 @@ from experiments.planted_family import BUDGET, SPACE, TRAINING, VALIDATION, make
 from macro_routing.errors import RouteOutsideSpaceError, SettingsError
 from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
 from macro_routing.routes import Route, RouteSpace, parse_route
+from macro_routing.routes.mixture import Mixture
 from macro_routing.search import GuidedSearch, GuidedSettings, Score, ScoringFailure
 from macro_routing.search.decision_settings import DecisionSettings
 from macro_routing.search.empirical_scores import MAX_FITTED_DRAWS, subsample_draws_keeping_best
@@ -308,3 +309,33 @@ def test_too_many_scores_are_thinned_by_route():
     assert routes[-1] in kept_draws  # the best
     assert any(route in kept_draws for route in routes[1 : len(routes) // 2])  # and some of the worst
     assert subsample_draws_keeping_best(draws[:100]) == draws[:100]
+
+
+def test_variants_of_one_question_are_on_one_side():
+    groups = tuple(number // 7 for number in range(120))
+    search = GuidedSearch(SMALL, 120, 6000, GuidedSettings(draws=20), 3, groups=groups)
+    held, searched = ({groups[example] for example in part} for part in (search.holdout, search.searched_examples))
+    assert held
+    assert not held & searched
+    assert len(search.holdout) + len(search.searched_examples) == len(set(search.holdout + search.searched_examples))
+    alone = GuidedSearch(SMALL, 120, 6000, GuidedSettings(draws=20), 3)
+    assert len(alone.holdout) - 7 < len(search.holdout) <= len(alone.holdout)
+    assert search.identity != alone.identity
+    assert "groups" not in alone.identity
+    with pytest.raises(SettingsError, match="5 group numbers do not fit 120 examples"):
+        GuidedSearch(SMALL, 120, 6000, groups=groups[:5])
+
+
+def test_candidates_for_members_are_affordable_with_the_standard_pass():
+    decision = DecisionSettings(max_cost=1.5)
+    search = GuidedSearch(SMALL, 120, 8000, GuidedSettings(draws=20), 3, decision)
+    _, state = play(search, half)
+    standard, *others = search.list_member_candidates(state)
+    assert len(others) > 3
+    for route in others:
+        assert Mixture.from_weights([(standard, 1.0), (route, -0.5)]).length <= 12
+
+
+def test_a_maximum_cost_allows_what_rounds_to_it():
+    assert DecisionSettings(max_cost=1.1).is_affordable(parse_route("L0-L29 L27-L29 RJ", 30))
+    assert not DecisionSettings(max_cost=1.1).is_affordable(parse_route("L0-L29 L26-L29 RJ", 30))

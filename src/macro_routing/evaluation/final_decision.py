@@ -46,6 +46,8 @@ class FinalistEvidence:
     """Of a true gain of at most ``required_gain``, corrected for the number of finalists."""
     posterior: GainPosterior
     """Distribution of the expected gain, shrunk towards zero."""
+    groups: Sequence[int] | None = None
+    """The number of each example's group; None: every example is one of its own."""
 
     @property
     def gain(self) -> float:
@@ -59,21 +61,25 @@ class FinalistEvidence:
 
 
 def assess_finalists(
-    routes: Sequence[RouteT], get_scores: GetScores[RouteT], settings: DecisionSettings
+    routes: Sequence[RouteT],
+    get_scores: GetScores[RouteT],
+    settings: DecisionSettings,
+    groups: Sequence[int] | None = None,
 ) -> dict[RouteT, FinalistEvidence]:
-    """The evidence for every route but the standard pass."""
+    """The evidence for every route but the standard pass; examples of a group count as one observation."""
     routes = [route for route in dict.fromkeys(routes) if not route.is_standard]
     if not routes:
         return {}
     standard = get_scores(cast(RouteT, Route.standard(routes[0].layers))).astype(np.float64)
     differences = np.array([get_scores(route).astype(np.float64) - standard for route in routes])
     required = [settings.required_gain(route) for route in routes]
-    p_values = compute_sign_flip_p_values(differences, required)
+    p_values = compute_sign_flip_p_values(differences, required, groups)
+    squares = (_sum_by_group(differences, groups) ** 2).sum(axis=1).tolist()
     return {
         route: FinalistEvidence(
-            route, row, gain, p_value, GainPosterior.from_sums(float(row.sum()), float((row**2).sum()), len(row))
+            route, row, gain, p_value, GainPosterior.from_sums(float(row.sum()), square, len(row)), groups
         )
-        for route, row, gain, p_value in zip(routes, differences, required, p_values, strict=True)
+        for route, row, gain, p_value, square in zip(routes, differences, required, p_values, squares, strict=True)
     }
 
 
@@ -102,27 +108,39 @@ def decide_route(
 
 def _is_significantly_worse(finalist: FinalistEvidence, best: FinalistEvidence, level: float) -> bool:
     """Whether the best is significantly more accurate."""
-    return compute_sign_flip_p_values((best.differences - finalist.differences)[None], [0.0])[0] <= level
+    difference = (best.differences - finalist.differences)[None]
+    return compute_sign_flip_p_values(difference, [0.0], finalist.groups)[0] <= level
 
 
-def compute_sign_flip_p_values(differences: NDArray[np.float64], required: Sequence[float]) -> list[float]:
+def compute_sign_flip_p_values(
+    differences: NDArray[np.float64], required: Sequence[float], groups: Sequence[int] | None = None
+) -> list[float]:
     """One-sided p-values of ``[route, example]`` differences, corrected for the number of routes.
 
     If no route is better than the control, the sign of every example's differences is a coin flip, the same one for all
-    routes, since they share the example. The largest statistic of flipped data shows what chance alone gives. Where
-    a gain is required or a loss allowed, this holds for many examples only, so no p-value is below that of the
-    normal distribution.
+    routes, since they share the example. Examples of a group, such as variants of one question, share it, too. The
+    largest statistic of flipped data shows what chance alone gives. Where a gain is required or a loss allowed, this
+    holds for many examples only, so no p-value is below that of the normal distribution.
     """
     rows = np.asarray(differences, dtype=np.float64)
     if not rows.shape[1]:
         return [1.0] * len(rows)
-    spread = np.sqrt((rows**2).sum(axis=1) + _PSEUDO_COUNT)
+    sums = _sum_by_group(rows, groups)
+    spread = np.sqrt((sums**2).sum(axis=1) + _PSEUDO_COUNT)
     observed = (rows.sum(axis=1) - rows.shape[1] * np.array(required)) / spread
-    signs = np.random.default_rng(0).choice(np.array([-1.0, 1.0]), size=(_N_FLIPS, rows.shape[1]))
-    largest = (signs @ (rows / spread[:, None]).T).max(axis=1)
+    signs = np.random.default_rng(0).choice(np.array([-1.0, 1.0]), size=(_N_FLIPS, sums.shape[1]))
+    largest = (signs @ (sums / spread[:, None]).T).max(axis=1)
     flipped = (1 + (largest[:, None] >= observed - 1e-12).sum(axis=0)) / (1 + _N_FLIPS)
     p_values: list[float] = np.maximum(flipped, scipy.special.ndtr(-observed)).tolist()
     return p_values
+
+
+def _sum_by_group(rows: NDArray[np.float64], groups: Sequence[int] | None) -> NDArray[np.float64]:
+    """The sums of each row over the examples of a group; the row itself without groups."""
+    if groups is None:
+        return rows
+    _, columns = np.unique(np.array(groups), return_inverse=True)
+    return np.array([np.bincount(columns, row) for row in rows])
 
 
 def describe_decision_power(settings: DecisionSettings, fresh: int) -> str:

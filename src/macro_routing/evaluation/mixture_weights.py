@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from macro_routing.evaluation.outcomes import RouteEvaluation
-from macro_routing.routes.mixture import Mixture, RouteOrMixture
+from macro_routing.routes.mixture import Mixture, RouteOrMixture, to_simplest_form
 from macro_routing.search.decision_settings import DecisionSettings
 
 Scores = NDArray[np.float64]
@@ -122,13 +122,13 @@ def choose_members(  # noqa: PLR0913
     seed: int,
     ridge: float = RIDGE,
     is_allowed: IsAllowed = lambda _: True,
-    groups: NDArray[np.int64] | None = None,
+    groups: Sequence[int] | NDArray[np.int64] | None = None,
 ) -> list[FittedMembers]:
     """Mixtures of 1, 2, … routes, up to the number whose loss is lowest in cross-validation; fitted on all examples.
 
     Examples of the same group, if groups are given, are in the same fold.
     """
-    groups = np.arange(len(answers)) if groups is None else groups
+    groups = np.arange(len(answers)) if groups is None else np.asarray(groups)
     order = np.random.default_rng([seed, _FOLDS_STREAM]).permutation(np.unique(groups))
     losses = np.zeros(max_members)
     for fold in range(N_FOLDS):
@@ -156,12 +156,17 @@ class ChoiceLabels:
     """Index of each example's correct choice."""
     sizes: Sequence[Sequence[int]]
     """What the log-likelihoods of each example's choices are divided by."""
+    groups: Sequence[int] | None = None
+    """The number of each example's group, see ``number_groups``."""
 
 
 def fit_mixtures(
     evaluations: Evaluations, labels: ChoiceLabels, decision: DecisionSettings, seed: int
-) -> list[Mixture]:
-    """Mixtures of 2, 3, … of these routes, the first of which is the standard pass; empty where none helps."""
+) -> list[RouteOrMixture]:
+    """Mixtures of 2, 3, … of these routes, the first of which is the standard pass; empty where none helps.
+
+    A mixture in which all but one weight round to 0 is the route of that weight.
+    """
     routes, scores = collect_scores([*evaluations.values()], labels)
     if not routes:
         return []
@@ -170,17 +175,22 @@ def fit_mixtures(
         return decision.is_affordable(make_mixture(routes, indices, [1.0] * len(indices)))
 
     assert decision.members is not None
-    path = choose_members(scores, np.array(labels.answers), decision.members, seed, is_allowed=is_affordable)
-    return [make_mixture(routes, members.indices, members.weights) for members in path[1:]]
+    answers, groups = np.array(labels.answers), labels.groups
+    path = choose_members(scores, answers, decision.members, seed, is_allowed=is_affordable, groups=groups)
+    mixtures = [make_mixture(routes, members.indices, members.weights) for members in path[1:] if any(members.weights)]
+    return [route for route in dict.fromkeys(map(to_simplest_form, mixtures)) if not route.is_standard]
 
 
 def fit_mixture_of_all(evaluations: Evaluations, labels: ChoiceLabels) -> Mixture | None:
-    """The mixture of all these routes, the first of which is the standard pass; None where that overflows."""
+    """The mixture of all these routes, the first of which is the standard pass.
+
+    None where that overflows, or where no route tells choices apart.
+    """
     routes, scores = collect_scores([*evaluations.values()], labels)
     if not routes:
         return None
     weights, _ = fit_weights(scores, np.array(labels.answers))
-    return make_mixture(routes, range(len(routes)), weights.tolist())
+    return make_mixture(routes, range(len(routes)), weights.tolist()) if weights.any() else None
 
 
 def collect_scores(evaluations: Sequence[RouteEvaluation], labels: ChoiceLabels) -> tuple[list[RouteOrMixture], Scores]:

@@ -196,13 +196,14 @@ class RunConfig:
         data: DataSettings = self.resolve_settings_table("data", **self._get_preset_values_for_model(frozen)["data"])
         return data
 
-    def make_searcher(
+    def make_searcher(  # noqa: PLR0913
         self,
         frozen: FrozenModel | int,
         decoding: DecodingSettings,
         examples: int,
         influence: Callable[[], Sequence[float]],
         test: int = 0,
+        groups: tuple[int, ...] | None = None,
     ) -> SearchPlan:
         """The search over a model's routes; ``influence`` measures how much each layer does.
 
@@ -224,7 +225,9 @@ class RunConfig:
         given = frozenset(self.given.get("search", {}))
         return build_search(
             self.method,
-            MethodInputs(space, examples, test, self.budget, self.seed, settings, paper, influence, decision, given),
+            MethodInputs(
+                space, examples, test, self.budget, self.seed, settings, paper, influence, decision, given, groups
+            ),
         )
 
     def _get_preset_values_for_model(self, frozen: FrozenModel | int) -> dict[str, dict[str, Any]]:

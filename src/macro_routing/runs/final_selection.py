@@ -123,14 +123,18 @@ def select_without_decision(
     return FinalSelection(route, _make_candidate_records([MixtureCandidate(route)], validated, {}))
 
 
-def select_by_decision(
+def select_by_decision(  # noqa: PLR0913
     candidates: Sequence[Candidate | MixtureCandidate],
     validated: Mapping[RouteOrMixture, RouteEvaluation],
     holdout: Mapping[RouteOrMixture, RouteEvaluation],
     settings: DecisionSettings,
     find_objection: FindObjection,
+    groups: Sequence[int] | None = None,
 ) -> FinalSelection:
-    """The route that the decision returns, by examples that the search never saw: holdout and validation together."""
+    """The route that the decision returns, by examples that the search never saw: holdout and validation together.
+
+    ``groups`` are those of the examples of the holdout, then of validation; see ``number_groups``.
+    """
 
     def get_correct_flags(route: RouteOrMixture) -> NDArray[np.bool_]:
         earlier = holdout[route].correct if holdout else ()
@@ -146,7 +150,7 @@ def select_by_decision(
         candidate.route: _find_recorded_failure_of_route(candidate.route, *evaluations) for candidate in candidates
     }
     runnable = [route for route, failure in failures.items() if not failure]
-    evidence = assess_finalists(runnable, get_correct_flags, settings)
+    evidence = assess_finalists(runnable, get_correct_flags, settings, groups)
     opposed = {route: failure for route, failure in failures.items() if failure}
     while (chosen := decide_route(evidence, settings, opposed)) is not None:
         if not (objection := find_objection(chosen)):

@@ -34,7 +34,7 @@ from macro_routing.search.method_names import CONTRASTIVE
 from macro_routing.search.mixture_controls import ControlSearch
 from macro_routing.search.searcher import Searcher
 from macro_routing.tasks.splits import Splits, count_repeated_questions, make_splits
-from macro_routing.tasks.task import Example, Task
+from macro_routing.tasks.task import Example, Task, number_groups
 from macro_routing.workers.worker_messages import WorkerSetup, WorkerTaskSource
 from macro_routing.workers.worker_pool import WorkerPool, create_worker_pool
 from macro_routing.workers.worker_settings import WorkerSettings
@@ -216,6 +216,7 @@ def prepare_run(  # noqa: PLR0913
         len(splits.train),
         lambda: measure_layer_influence(evaluator, splits.train),
         len(splits.test),
+        number_groups(splits.train),
     )
     if isinstance(searcher, PerExampleSearch | ControlSearch):
         return _prepare_run_without_search_state(config, evaluator, splits, searcher, listener)
@@ -233,7 +234,9 @@ def _check_settings_without_model(config: RunConfig, task: Task) -> None:
         return
     no_influence = [0.0] * layers
     decoding = config.resolve_decoding(task)
-    searcher = config.make_searcher(layers, decoding, len(splits.train), lambda: no_influence, len(splits.test))
+    sizes = len(splits.train), len(splits.test)
+    groups = number_groups(splits.train)
+    searcher = config.make_searcher(layers, decoding, sizes[0], lambda: no_influence, sizes[1], groups)
     if isinstance(searcher, Searcher):
         check_init_from_fits(config.init_from, searcher, layers)
 

@@ -55,6 +55,7 @@ class PreparedRun(ABC):
         """What is going to be done, at most."""
         test = len(self.splits.test)
         validation = self.searcher.max_candidates * len(self.splits.validation)
+        validation += self.max_mixtures * len(self.holdout)
         return RunPlan(
             self.evaluator.frozen.name,
             self.evaluator.task.name,
@@ -79,6 +80,11 @@ class PreparedRun(ABC):
     def max_tested_routes(self) -> int:
         """Routes that meet the test set: the result and the standard pass; for MACRO two more variants."""
         return 4 if isinstance(self.searcher, MacroSearch) else 2
+
+    @property
+    def max_mixtures(self) -> int:
+        """Mixtures among the finalists; they meet the holdout after the search."""
+        return 0
 
     @property
     def decides_by_test(self) -> bool:

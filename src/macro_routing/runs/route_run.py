@@ -23,6 +23,7 @@ from macro_routing.runs.result import (
 )
 from macro_routing.runs.route_cost import MAX_SECONDS, measure_cost
 from macro_routing.tasks import Example
+from macro_routing.tasks.task import number_groups
 from macro_routing.version import __version__
 from macro_routing.workers.worker_settings import WorkerError
 
@@ -48,6 +49,7 @@ class RouteRun(PreparedRun):
         return ChoiceLabels(
             [example.correct_choice for example in examples],
             [compute_choice_sizes(example, by_letter=by_letter) for example in examples],
+            number_groups(examples),
         )
 
     def test_route(self, folder: RunFolder, choice: FinalSelection, others: Sequence[NamedRoute] = ()) -> RunResult:

@@ -52,6 +52,8 @@ class MethodInputs:
     decision: DecisionSettings = field(default_factory=DecisionSettings)
     given: frozenset[str] = frozenset()
     """Names of the settings that were given; the preset and the defaults set the others."""
+    groups: tuple[int, ...] | None = None
+    """The number of each training example's group, see ``number_groups``."""
 
     @property
     def resolved_budget(self) -> int:
@@ -82,7 +84,13 @@ def _build_guided_search(inputs: MethodInputs) -> GuidedSearch:
     elif budget is None and inputs.examples < inputs.paper.iterations:  # too few for MACRO to say what it would spend
         budget = max(inputs.paper.draws * inputs.examples, settings.min_evaluations(3, mixtures))
     return GuidedSearch(
-        inputs.space, inputs.examples, budget or inputs.resolved_budget, settings, inputs.seed, inputs.decision
+        inputs.space,
+        inputs.examples,
+        budget or inputs.resolved_budget,
+        settings,
+        inputs.seed,
+        inputs.decision,
+        groups=inputs.groups,
     )
 
 

@@ -28,6 +28,7 @@ from macro_routing.search.decision_settings import SPEED
 from macro_routing.search.guided import MEMBERS, GuidedState
 from macro_routing.tasks.prompts import LIKELIHOOD
 from macro_routing.tasks.splits import make_splits
+from macro_routing.tasks.task import number_groups
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +52,11 @@ class SearchRun(RouteRun):
         return isinstance(self.searcher, GuidedSearch) or self.decision.objective == SPEED
 
     @property
+    def max_mixtures(self) -> int:
+        """Mixtures among the finalists; they meet the holdout after the search."""
+        return self.searcher.max_mixtures if isinstance(self.searcher, GuidedSearch) else 0
+
+    @property
     def holdout(self) -> Sequence[int]:
         """Training examples that the search does not use."""
         return self.searcher.holdout if isinstance(self.searcher, GuidedSearch) else ()
@@ -71,7 +77,7 @@ class SearchRun(RouteRun):
         self.listener.on_stage("search", self.searcher.max_evaluations(state.rounds))
         reserved = self.plan.max_evaluations - self.searcher.max_evaluations()
         # The finalists meet what was held back even when time is up.
-        reserved += self.searcher.max_candidates * len(self.holdout)
+        reserved += (self.searcher.max_candidates - self.max_mixtures) * len(self.holdout)
         deadline = _Deadline(self.config.max_minutes, reserved)
         while not folder.has_file(files.ENDED) and (asked := self.searcher.ask(state)) is not None:
             start = time.perf_counter()
@@ -106,9 +112,14 @@ class SearchRun(RouteRun):
         evaluator = dataclasses.replace(self.evaluator, on_outcomes=report_count_and_check_deadline)
         examples = [self.splits.train[index] for index in asked.examples]
         draws = [proposal.route for proposal in asked.proposals]
+        requested = from_store = 0
         if self._asks_without_question(asked):
-            evaluator.evaluate([self._standard_without_question], examples)
+            (more,) = evaluator.evaluate([self._standard_without_question], examples).values()
+            requested, from_store = len(examples), more.from_store
         raced = evaluator.race_draws(draws, examples, asked.keep, self.config.racing)
+        raced = dataclasses.replace(
+            raced, requested=raced.requested + requested, from_store=raced.from_store + from_store
+        )
         return raced, evaluator.race_draws([self.standard_route], examples, 1, NEVER)
 
     def _make_round_report(
@@ -135,7 +146,7 @@ class SearchRun(RouteRun):
             saved=raced.duplicates + raced.stopped,
             cut_off=raced.truncated_share,
             seconds=seconds,
-            asked=raced.requested + more,
+            asked=raced.requested,
             work=sum(route.length * (count * self.prompt_tokens + tokens) for route, count, tokens in raced.answers)
             + self.standard_route.length * more * self.prompt_tokens,
             known=raced.from_store,
@@ -151,19 +162,20 @@ class SearchRun(RouteRun):
                 return FinalSelection.from_json(folder.read_json(files.CANDIDATES), self.evaluator.frozen.layers)
         candidates = self.searcher.candidates(state) or (Candidate(self.standard_route),)
         mixtures = self._fit_mixtures(state)
-        self.listener.on_stage("validation", (len(candidates) + len(mixtures)) * len(self.splits.validation))
+        mixtures = [mixture for mixture in mixtures if mixture not in {candidate.route for candidate in candidates}]
+        count = (len(candidates) + len(mixtures)) * len(self.splits.validation) + len(mixtures) * len(self.holdout)
+        self.listener.on_stage("validation", count)
         routes: list[RouteOrMixture] = [candidate.route for candidate in candidates]
         if self.decides_by_test:
             routes = list(dict.fromkeys([self.standard_route, *routes, *mixtures]))
-            held = self.holdout
+            held = [self.splits.train[index] for index in self.holdout]
             choice = select_by_decision(
                 [*candidates, *map(MixtureCandidate, mixtures)],
                 self.progress_reporting_evaluator.evaluate(routes, self.splits.validation),
-                self.progress_reporting_evaluator.evaluate(routes, [self.splits.train[index] for index in held])
-                if held
-                else {},
+                self.progress_reporting_evaluator.evaluate(routes, held) if held else {},
                 self.decision,
                 self._find_guard_task_objection,
+                number_groups([*held, *self.splits.validation]),
             )
         else:
             choice = select_route(
@@ -175,11 +187,13 @@ class SearchRun(RouteRun):
         folder.write_json(files.CANDIDATES, choice.to_json())
         return choice
 
-    def _fit_mixtures(self, state: SearchState) -> list[Mixture]:
+    def _fit_mixtures(self, state: SearchState) -> list[RouteOrMixture]:
         """Mixtures of the routes that were scored on all examples of the search."""
         if not isinstance(self.searcher, GuidedSearch) or not isinstance(state, GuidedState):
             return []
         if not (routes := self.searcher.list_member_candidates(state)):
+            if self.max_mixtures:
+                self.listener.on_message("no mixture was fitted: time was up before candidates for members were scored")
             return []
         examples = [self.splits.train[index] for index in self.searcher.searched_examples]
         sources: list[RouteOrMixture] = [*routes]

@@ -10,6 +10,8 @@ ACCURACY, SPEED = OBJECTIVES = ("accuracy", "speed")
 _PANEL = "Decision"
 _PRICE, _MEMBERS = 0.5, 3
 """The price where no maximum cost is given, and the number of members where one is."""
+_ROUNDING = 1e-6
+"""Layers by which a product such as 1.1 × 30 may fall short of its value."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ class DecisionSettings(CheckedSettings):
 
     def is_affordable(self, route: RouteOrMixture) -> bool:
         """Whether a route applies as few layers as ``max_cost`` wants."""
-        return self.max_cost is None or route.length <= self.max_cost * route.layers
+        return self.max_cost is None or route.length <= self.max_cost * route.layers + _ROUNDING
 
     def required_gain(self, route: RouteOrMixture) -> float:
         """What the true gain of a route must exceed, as a fraction of the examples."""

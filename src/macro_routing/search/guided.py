@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from macro_routing.errors import SettingsError
+from macro_routing.routes.mixture import Mixture
 from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.decision_settings import SPEED, DecisionSettings
@@ -54,7 +55,7 @@ _MAX_DRAWS = 1000
 """Maximum number of routes of a round, whatever the budget pays for."""
 _MAX_FIRST_SAMPLES = 5000
 """Maximum number of programs sampled for the first round."""
-_VERSION = 5
+_VERSION = 6
 """Version of the algorithm: states of other versions are rejected."""
 _FIT_SWEEPS = 1
 """Sweeps over the kernel parameters after every round."""
@@ -86,13 +87,17 @@ class GuidedSearch(PolicySearcherBase):
     decision: DecisionSettings = field(default_factory=DecisionSettings)
     allowed_routes: frozenset[Route] | None = None
     """Only these routes are proposed, as when recorded scores are replayed."""
+    groups: tuple[int, ...] | None = None
+    """The number of each example's group: examples of a group are all in the holdout, or none is; None: no groups."""
 
     name = "guided"
     state_type = GuidedState
 
     def __post_init__(self) -> None:
-        """Reject bad seeds, and a budget too small for a round."""
+        """Reject bad seeds, a budget too small for a round, and groups of other examples."""
         check_integer("budget", self.budget, minimum=1)
+        if self.groups is not None and len(self.groups) != self.examples:
+            raise SettingsError(f"{len(self.groups)} group numbers do not fit {self.examples} examples; give one each")
         super().__post_init__()
         for route in self.allowed_routes or ():
             self.space.check_route(route)
@@ -103,7 +108,7 @@ class GuidedSearch(PolicySearcherBase):
     def _affordable_example_count(self) -> int:
         """Number of training examples that the budget pays for with ``settings.draws`` draws."""
         used = min(self.examples, self.budget * 1000 // self.settings.min_evaluations(1000) + 1)
-        while used and self.settings.min_evaluations(used, self._max_mixtures) > self.budget:
+        while used and self.settings.min_evaluations(used, self.max_mixtures) > self.budget:
             used -= 1
         if self.examples < 3:
             raise SettingsError(
@@ -111,7 +116,7 @@ class GuidedSearch(PolicySearcherBase):
                 " to confirm"
             )
         if used < 3:
-            needed = self.settings.min_evaluations(3, self._max_mixtures)
+            needed = self.settings.min_evaluations(3, self.max_mixtures)
             raise SettingsError(
                 f"budget = {self.budget} is not allowed: {self.settings.draws} routes a round and a confirmation on 3"
                 f" examples need {needed} evaluations; give a larger budget, or fewer draws"
@@ -120,13 +125,21 @@ class GuidedSearch(PolicySearcherBase):
 
     @cached_property
     def _example_order(self) -> list[int]:
-        shuffled = make_generator(self.seed, RandomStreamPurpose.GUIDED_EXAMPLES).permutation(self.examples)
+        rng = make_generator(self.seed, RandomStreamPurpose.GUIDED_EXAMPLES)
+        if self.groups is None:
+            shuffled = rng.permutation(self.examples)
+        else:  # groups in random order, each in one piece
+            members = [np.flatnonzero(np.array(self.groups) == group) for group in np.unique(self.groups)]
+            shuffled = np.concatenate([members[index] for index in rng.permutation(len(members))])
         return [int(example) for example in shuffled[: self._affordable_example_count]]
 
     @cached_property
     def holdout(self) -> tuple[int, ...]:
         """Training examples that only the confirmation uses."""
-        return tuple(self._example_order[: int(self.settings.holdout * self._affordable_example_count)])
+        order, size = self._example_order, int(self.settings.holdout * self._affordable_example_count)
+        while self.groups is not None and size > 0 and self.groups[order[size - 1]] == self.groups[order[size]]:
+            size -= 1
+        return tuple(order[:size])
 
     @cached_property
     def examples_by_round(self) -> list[tuple[int, ...]]:
@@ -147,14 +160,14 @@ class GuidedSearch(PolicySearcherBase):
     @cached_property
     def _affordable_draws(self) -> int:
         """Routes that the budget pays for on every searched example."""
-        confirming = (self.settings.k + self._max_mixtures) * len(self.holdout)
+        confirming = (self.settings.k + self.max_mixtures) * len(self.holdout)
         paid = (self.budget - confirming) // len(self.searched_examples)
         return min(_MAX_DRAWS, int(paid))
 
     @cached_property
     def n_member_candidates(self) -> int:
         """Candidates for the members of a mixture, the standard pass with and without the question included."""
-        return self._affordable_draws // 2 if self._max_mixtures else 0
+        return self._affordable_draws // 2 if self.max_mixtures else 0
 
     @property
     def scores_without_question(self) -> bool:
@@ -163,7 +176,7 @@ class GuidedSearch(PolicySearcherBase):
         return self.n_member_candidates > 2 and is_affordable and self.allowed_routes is None
 
     @property
-    def _max_mixtures(self) -> int:
+    def max_mixtures(self) -> int:
         """Mixtures among the finalists: of 2, 3, … members. Each has one route more than the one before."""
         assert self.decision.members is not None
         return self.decision.members - 1
@@ -171,7 +184,7 @@ class GuidedSearch(PolicySearcherBase):
     @property
     def max_candidates(self) -> int:
         """Maximum number of routes and mixtures to be validated."""
-        return self.settings.k + self._max_mixtures
+        return self.settings.k + self.max_mixtures
 
     @cached_property
     def _confirmation_round(self) -> int:
@@ -188,7 +201,10 @@ class GuidedSearch(PolicySearcherBase):
 
     def _search_identity_fields(self) -> dict[str, Any]:
         allowed = None if self.allowed_routes is None else sorted(map(str, self.allowed_routes))
-        return {**asdict(replace(self, allowed_routes=None)), "allowed_routes": allowed, "version": _VERSION}
+        fields = {**asdict(replace(self, allowed_routes=None)), "allowed_routes": allowed, "version": _VERSION}
+        if self.groups is None:
+            del fields["groups"]
+        return fields
 
     # --- ask and tell ---------------------------------------------------------------------------------------------
 
@@ -358,8 +374,12 @@ class GuidedSearch(PolicySearcherBase):
         A negative weight takes away what a damaged route predicts, so candidates need not be good.
         """
         wanted = self.n_member_candidates - 1 - self.scores_without_question
-        best = self._list_routes_by_expected_utility(state)[: wanted // _CANDIDATES_PER_BEST_ROUTE]
-        return list(dict.fromkeys([*best, *self._simple_routes]))[:wanted]
+        best = [route for route in self._list_routes_by_expected_utility(state) if self._can_join_standard_pass(route)]
+        return list(dict.fromkeys([*best[: wanted // _CANDIDATES_PER_BEST_ROUTE], *self._simple_routes]))[:wanted]
+
+    def _can_join_standard_pass(self, route: Route) -> bool:
+        """Whether a mixture of the route and the standard pass is affordable."""
+        return self.decision.is_affordable(Mixture.from_weights([(self._standard_proposal.route, 1), (route, 1)]))
 
     @cached_property
     def _simple_routes(self) -> list[Route]:
@@ -370,6 +390,7 @@ class GuidedSearch(PolicySearcherBase):
         routes = [
             routes[index] for index in rng.permutation(len(routes)) if allowed is None or routes[index] in allowed
         ]
+        routes = [route for route in routes if self._can_join_standard_pass(route)]
         return [route for length in (layers - 1, layers + 1) for route in routes if route.length == length]
 
     def list_member_candidates(self, state: GuidedState) -> list[Route]:

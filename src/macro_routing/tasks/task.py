@@ -63,6 +63,16 @@ class Task:
     """Rows of the user's files that were left out because they repeat another row."""
 
 
+def number_groups(examples: Iterable[Example]) -> tuple[int, ...] | None:
+    """The number of each example's group, an example without one alone; None where no example has a group."""
+    examples = list(examples)
+    if not any(example.group for example in examples):
+        return None
+    numbers: dict[tuple[str, str], int] = {}
+    keys = [(example.group, "" if example.group else example.id) for example in examples]
+    return tuple(numbers.setdefault(key, len(numbers)) for key in keys)
+
+
 def fingerprint_examples(examples: Iterable[Example]) -> str:
     """Digest examples: contents and order."""
     digest = hashlib.sha256()
