@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from macro_routing.evaluation.own_objective import maximize_objective
     from macro_routing.models.frozen import load_model
     from macro_routing.models.routing import apply_route
-    from macro_routing.routes.mixture import Mixture, parse_mixture
-    from macro_routing.routes.notation import parse_route
+    from macro_routing.routes.mixture import Member, Mixture, parse_mixture
+    from macro_routing.routes.notation import parse_route, parse_route_or_mixture
     from macro_routing.routes.route import Program, Route
     from macro_routing.runs.prepare import search_routes
     from macro_routing.tasks.catalog import load_task
     from macro_routing.version import __version__
 
 __all__ = [
+    "Member",
     "Mixture",
     "Program",
     "Route",
@@ -36,12 +37,14 @@ __all__ = [
     "maximize_objective",
     "parse_mixture",
     "parse_route",
+    "parse_route_or_mixture",
     "register",
     "search_routes",
 ]
 __getattr__, __dir__ = make_lazy_imports(
     __name__,
     {
+        "Member": "routes.mixture",
         "Mixture": "routes.mixture",
         "Program": "routes.route",
         "Route": "routes.route",
@@ -54,6 +57,7 @@ __getattr__, __dir__ = make_lazy_imports(
         "maximize_objective": "evaluation.own_objective",
         "parse_mixture": "routes.mixture",
         "parse_route": "routes.notation",
+        "parse_route_or_mixture": "routes.notation",
         "register": "deploy.routed_checkpoint",
         "search_routes": "runs.prepare",
     },

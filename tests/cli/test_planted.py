@@ -79,3 +79,12 @@ def test_other_mistakes():
     assert "step 2 applies layer 50" in run("planted", "--target", "L0 L50 RJ", status=2).stderr
     assert "seed = -1" in run("planted", "--seed", "-1", status=2).stderr
     assert "validation = 0" in run("planted", "--validation", "0", status=2).stderr
+
+
+def test_mixtures_have_nothing_to_add_up_there(tmp_path):
+    path = tmp_path / "mixtures.toml"
+    path.write_text("[decision]\nmax_cost = 2.0\n")
+    failed = run("planted", "--config", path, "--layers", "8", status=2)
+    assert "mixtures are not allowed in a planted problem" in failed.stderr
+    path.write_text("[decision]\nmax_cost = 2.0\nmembers = 1\n")
+    assert run("planted", "--config", path, "--layers", "8", "--examples", "60").returncode == 0

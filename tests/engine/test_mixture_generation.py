@@ -14,6 +14,7 @@ from macro_routing.engine.fused.device_tables import assign_rows_to_sequences
 from macro_routing.engine.generation import DecodingStage, GeneratedText, GenerationRequest
 from macro_routing.engine.layer_schedule import schedule_layer_calls
 from macro_routing.engine.route_generation import generate_for_pairs, generate_for_routes
+from macro_routing.errors import RouteError
 from macro_routing.models import apply_route
 from macro_routing.models.find_decoder import get_decoder
 from macro_routing.routes import Route, parse_route
@@ -179,3 +180,14 @@ def test_members_of_a_row_are_neighbours_until_their_row_is_finished():
     live = assign_rows_to_sequences(schedule, table, active, 64).live_sequences
     assert live[: active.sum()].tolist() == [*table.order[:2], *table.order[4:]]
     assert table.weight[table.order[:2]].tolist() == pytest.approx([1.7, -0.7])
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_mixture_that_only_compares_choices_writes_nothing(fused):
+    pmi = parse_mixture("1.5 [L0 RJ] - 0.5 [L0 RJ | no question]", SHALLOW)
+    model = make_model("llama", SHALLOW)
+    decoder = FusedDecoder(model, graphs=False) if fused else None
+    with pytest.raises(RouteError, match="only compares choices by likelihood"):
+        generate_for_routes(model, [pmi], PROMPTS[:1], GenerationRequest(TWO), decoder)
+    with pytest.raises(RouteError, match="only compares choices by likelihood"):
+        generate_for_pairs(model, [(pmi, PROMPTS[0])], GenerationRequest(TWO), decoder)

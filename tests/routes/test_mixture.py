@@ -72,9 +72,9 @@ def test_the_normal_form_sums_to_one():
         ([(SKIP, 1.0), (SKIP, -1.0)], "add up to 0 for every route; at least one route needs a weight"),
         ([(STANDARD, 0.0), (SKIP, 0.0)], "add up to 0 for every route"),
         ([], "at least one route"),
-        ([(STANDARD, 1.0), (SKIP, float("nan"))], "must be finite, not nan"),
-        ([(STANDARD, float("inf")), (SKIP, 1.0)], "must be finite, not inf"),
-        ([(STANDARD, 1.0), (SKIP, -float("inf"))], "must be finite, not -inf"),
+        ([(STANDARD, 1.0), (SKIP, float("nan"))], "must be a finite number, not nan"),
+        ([(STANDARD, float("inf")), (SKIP, 1.0)], "must be a finite number, not inf"),
+        ([(STANDARD, 1.0), (SKIP, -float("inf"))], "must be a finite number, not -inf"),
     ],
 )
 def test_weights_without_a_normal_form_are_rejected(weights, message):
@@ -212,3 +212,26 @@ def test_sums_of_mixtures_keep_the_question():
         ("L0 RJ | no question", -2.0),
         (str(SKIP), -1.0),
     }
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Mixture([STANDARD]), "is not a Member; write Member"),
+        (lambda: Mixture("L0 RJ"), "made of members"),
+        (lambda: Mixture(3), "made of members"),
+        (lambda: Mixture.from_weights([("L0 RJ", 1.0)]), "is not a Route or Mixture"),
+        (lambda: Mixture.from_weights([(STANDARD, "1")]), "must be a finite number"),
+        (lambda: Mixture.from_weights([(STANDARD, True)]), "must be a finite number"),
+    ],
+)
+def test_other_types_are_rejected(make, message):
+    with pytest.raises(RouteError, match=message):
+        make()
+
+
+def test_a_list_of_members_and_a_minus_sign_are_read():
+    assert Mixture([Member(STANDARD, 2.0), Member(SKIP, -1.0)]).members[0].route == STANDARD
+    assert parse_mixture("2 [L0 RJ] \u2212 1 [L0-L3 L5 RJ]", LAYERS) == parse_mixture(
+        "2 [L0 RJ] - 1 [L0-L3 L5 RJ]", LAYERS
+    )

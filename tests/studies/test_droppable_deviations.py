@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 
 from macro_routing.routes import Route, parse_route
+from macro_routing.routes.mixture import parse_mixture
 from macro_routing.studies.droppable_deviations import list_route_deviations
 from tests.strategies import programs
 
@@ -67,3 +68,15 @@ def test_every_route_differs_by_what_is_listed(route):
     if len(found) == 1:
         assert found[0].alone in {None, route}
         assert found[0].without is None or found[0].without.is_standard
+
+
+def test_members_without_a_positive_weight_stand_for_nothing():
+    mixture = parse_mixture("0.7 [L0-L2 L4 RJ] + 0.3 [L0 L2 RJ] - 0.5 [L0-L3 L3 RJ]", 6)
+    positive, _, negative = list_route_deviations(mixture)
+    assert str(positive.alone) == "L0 L2 RJ"
+    assert positive.without is not None
+    assert negative.alone is None
+    assert "chooses what is least probable" in negative.reason
+    assert negative.without is not None
+    pair = parse_mixture("1.5 [L0-L2 L4 RJ] - 0.5 [L0 L2 RJ]", 6)
+    assert [part.without for part in list_route_deviations(pair)] == [None, parse_route("L0-L2 L4 RJ", 6)]

@@ -7,8 +7,9 @@ import pytest
 
 from macro_routing.errors import SettingsError
 from macro_routing.routes import parse_route
+from macro_routing.routes.mixture import parse_mixture
 from macro_routing.runs import RunFolder
-from macro_routing.studies.context import StudyTimeOverError
+from macro_routing.studies.context import StudyContext, StudyTimeOverError
 from macro_routing.studies.one_route_for_all_tasks import run_one_route_for_all_tasks_study
 from macro_routing.studies.settings import (
     OneRouteForAllTasksSettings,
@@ -55,3 +56,26 @@ def test_a_study_pauses_between_parts_and_goes_on(tmp_path, frozen):
         run_transfer(small_context(tmp_path, frozen, minutes=0), TransferSettings(("small", "other")))
     whole = run_transfer(small_context(tmp_path, frozen), TransferSettings(("small", "other")))
     assert math.isfinite(whole.table.rows[0]["difference"])
+
+
+def test_a_mixture_that_only_compares_choices_is_not_run_where_text_is_written(tmp_path, frozen, monkeypatch):
+    context = small_context(tmp_path, frozen)
+    tasks = TransferSettings(("small", "written"))
+    pmi = parse_mixture("1.5 [L0 RJ] - 0.5 [L0 RJ | no question]", frozen.layers)
+    load = StudyContext.load_or_search
+
+    def find_pmi(self, name, config):
+        run = load(self, name, config)
+        if not name.startswith("small"):
+            return run
+        return dataclasses.replace(run, result=dataclasses.replace(run.result, route=str(pmi)))
+
+    monkeypatch.setattr(StudyContext, "load_or_search", find_pmi)
+    found = run_transfer(context, tasks)
+    assert [(row["source"], row["target"]) for row in found.table.rows] == [
+        ("small", "small"),
+        ("written", "small"),
+        ("written", "written"),
+    ]
+    assert any("only compare choices" in note and "small on written" in note for note in found.table.notes)
+    check_written_files(context, found)

@@ -35,7 +35,14 @@ from macro_routing.engine.shared_forward import (
 from macro_routing.models.hidden_states import apply_lm_head
 from macro_routing.models.mixing import combine_logits
 from macro_routing.models.routing import apply_route
-from macro_routing.routes.mixture import Mixture, RouteOrMixture, number_prefixes, to_mixture, to_simplest_form
+from macro_routing.routes.mixture import (
+    Mixture,
+    RouteOrMixture,
+    number_prefixes,
+    require_question,
+    to_mixture,
+    to_simplest_form,
+)
 from macro_routing.routes.route import Route
 
 if TYPE_CHECKING:  # needs triton
@@ -54,6 +61,8 @@ def generate_for_routes(
     fused: FusedDecoder | None = None,
 ) -> dict[RouteOrMixture, list[StageTexts]]:
     """The texts of every different route or mixture of ``model`` after each prompt, one text per stage."""
+    for route in routes:
+        require_question(route)
     simplest = {route: to_simplest_form(to_mixture(route)) for route in routes}
     distinct = list(dict.fromkeys(simplest.values()))
     if fused is not None and kernels_support_stages(request.stages):
@@ -74,6 +83,8 @@ def generate_for_pairs(
     model: Any, pairs: _Pairs, request: GenerationRequest, fused: FusedDecoder | None = None
 ) -> list[StageTexts]:
     """The texts of each pair's route after its prompt; the fused decoder runs different routes in one batch."""
+    for route in {route for route, _ in pairs}:
+        require_question(route)
     pairs = [(to_simplest_form(to_mixture(route)), prompt) for route, prompt in pairs]
     return _decode_remaining_stages_after_loops(
         model, pairs, _generate_for_route_prompt_pairs(model, pairs, request, fused), request, fused

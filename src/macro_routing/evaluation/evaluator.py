@@ -30,7 +30,7 @@ from macro_routing.evaluation.work_items import (
     split_examples_into_work_units,
 )
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.routes.mixture import RouteOrMixture
+from macro_routing.routes.mixture import RouteOrMixture, require_question
 from macro_routing.routes.notation import parse_route_or_mixture
 from macro_routing.routes.route import Route
 from macro_routing.search.searcher import ScoringFailure
@@ -106,6 +106,8 @@ class Evaluator:
                 raise RouteError(
                     f"{route} is for a model of {route.layers} layers, but {self.frozen.name} has {self.frozen.layers}"
                 )
+            if self.decoding.mode != LIKELIHOOD:
+                require_question(route)
         cache = self._make_lazy_outcome_table(distinct, examples)
         self.on_known(cache.stored_count)
         cache.compute_missing(

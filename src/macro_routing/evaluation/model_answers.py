@@ -25,7 +25,7 @@ from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.models.chat import encode_messages
 from macro_routing.models.frozen import FrozenModel
-from macro_routing.routes.mixture import Mixture, RouteOrMixture, Source, to_mixture
+from macro_routing.routes.mixture import Mixture, RouteOrMixture, Source, require_single_route, to_mixture
 from macro_routing.routes.route import Route
 from macro_routing.tasks.prompts import DIRECT, LIKELIHOOD, REASONING, build_completion_prompt, build_messages
 from macro_routing.tasks.task import LETTERS, Example, Task
@@ -34,8 +34,12 @@ from macro_routing.tasks.task import LETTERS, Example, Task
 def answer_examples(
     frozen: FrozenModel, model: Any, task: Task, examples: Sequence[Example], decoding: DecodingSettings
 ) -> list[ExampleOutcome]:
-    """Let ``model`` (``frozen`` or a routed form of it) answer ``examples``, and grade its answers."""
+    """Let ``model`` (``frozen`` or a routed form of it) answer ``examples``, and grade its answers.
+
+    By likelihood no model of a mixture: its weighted sums are not log-probabilities of a distribution.
+    """
     if decoding.mode == LIKELIHOOD:
+        require_single_route(getattr(model, "macro_route", None) or Route.standard(frozen.layers), "this function")
         items = build_choice_items(frozen, task, examples, by_letter=decoding.by_letter)
         return grade_choice_likelihoods(examples, score_choices(model, items), decoding)
     prompts, stages = encode_prompts_and_generation_stages(frozen, task, examples, decoding)

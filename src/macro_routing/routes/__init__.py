@@ -9,7 +9,7 @@ from macro_routing.lazy_imports import make_lazy_imports
 
 if TYPE_CHECKING:
     from macro_routing.routes.mixture import Member, Mixture, parse_mixture
-    from macro_routing.routes.notation import format_route, parse_route
+    from macro_routing.routes.notation import format_route, parse_route, parse_route_or_mixture
     from macro_routing.routes.paper_notation import parse_program
     from macro_routing.routes.route import Add, Program, Route, Step
     from macro_routing.routes.route_diff import RouteEdit, diff_routes
@@ -34,6 +34,7 @@ __all__ = [
     "parse_mixture",
     "parse_program",
     "parse_route",
+    "parse_route_or_mixture",
 ]
 __getattr__, __dir__ = make_lazy_imports(
     __name__,
@@ -54,5 +55,6 @@ __getattr__, __dir__ = make_lazy_imports(
         "parse_mixture": "mixture",
         "parse_program": "paper_notation",
         "parse_route": "notation",
+        "parse_route_or_mixture": "notation",
     },
 )

@@ -22,7 +22,7 @@ MAX_MEMBERS = 8
 NO_QUESTION = "no question"
 _MIN_WEIGHT, _MAX_WEIGHT = 1e-6, 1e6
 _MEMBER = re.compile(
-    r"([+-]?)\s*(?:((?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)\s*(?:\*\s*)?)?\[([^\[\]]*)\]\s*", re.IGNORECASE
+    r"([+\u2212-]?)\s*(?:((?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)\s*(?:\*\s*)?)?\[([^\[\]]*)\]\s*", re.IGNORECASE
 )
 
 
@@ -83,6 +83,12 @@ class Mixture:
 
     def __post_init__(self) -> None:
         """Reject members that cannot be added; then sort: positive weights, the standard pass, then by text."""
+        if isinstance(self.members, str) or not isinstance(self.members, Iterable):
+            raise RouteError(f"a mixture is made of members, not of {shorten_value(self.members)}; see parse_mixture")
+        object.__setattr__(self, "members", tuple(self.members))
+        for member in self.members:
+            if not isinstance(member, Member):
+                raise RouteError(f"{shorten_value(member)} is not a Member; write Member(route, weight)")
         if not self.members:
             raise RouteError("a mixture needs at least one route")
         if len(self.members) > MAX_MEMBERS:
@@ -109,8 +115,12 @@ class Mixture:
         """The normal form of a sum of routes and mixtures: equal routes together, none with weight 0."""
         sums: dict[Source, float] = {}
         for part, weight in weights:
-            if not math.isfinite(weight):
-                raise RouteError(f"the weight of a mixture's route must be finite, not {shorten_value(weight)}")
+            if not isinstance(part, Route | Mixture):
+                raise RouteError(f"{shorten_value(part)} is not a Route or Mixture; parse it with parse_mixture")
+            if isinstance(weight, bool) or not isinstance(weight, Real) or not math.isfinite(weight):
+                raise RouteError(
+                    f"the weight of a mixture's route must be a finite number, not {shorten_value(weight)}"
+                )
             for member in to_mixture(part).members:
                 sums[member.source] = sums.get(member.source, 0.0) + weight * member.weight
         if not any(sums.values()):
@@ -212,7 +222,7 @@ def parse_mixture(text: str, layers: int) -> Mixture:
             raise NotationError(
                 f"{shorten_value(text[end:])} is not a route of a mixture; write 1.5 [L0 RJ] - 0.5 [L0-L3 L5 RJ]"
             )
-        weight = float(match[2] or 1) * (-1 if match[1] == "-" else 1)
+        weight = float(match[2] or 1) * (-1 if match[1] in ("-", "\u2212") else 1)
         program, bar, condition = match[3].partition("|")
         if bar and " ".join(condition.lower().split()) != NO_QUESTION:
             raise NotationError(

@@ -104,10 +104,12 @@ class ControlRun(RouteRun):
             known=n * len(scores) - computed,
             draws=len(scores),
         )
+        # Another model's standard pass looks like this one's where both have as many layers; it comes later.
+        own = {one.route: one for one in reversed(evaluations) if one.route.layers == self.searcher.layers}
         draws = tuple(
-            Draw(0, Proposal(evaluation.route), evaluation.score)
-            for evaluation in evaluations
-            if isinstance(evaluation.route, Route) and evaluation.route.layers == self.searcher.layers
+            Draw(0, Proposal(route), evaluation.score)
+            for route, evaluation in reversed(own.items())
+            if isinstance(route, Route)
         )
         folder.save_round(SearchState(self.searcher.identity, rounds=1, draws=draws), dataclasses.asdict(report))
         self.listener.on_round(report)

@@ -20,7 +20,7 @@ from macro_routing.engine.memory import cache_bytes_per_token, is_out_of_memory
 from macro_routing.evaluation.evaluator import Evaluator
 from macro_routing.evaluation.model_answers import encode_prompts
 from macro_routing.models.routing import apply_route
-from macro_routing.routes.mixture import RouteOrMixture
+from macro_routing.routes.mixture import RouteOrMixture, to_mixture
 from macro_routing.tasks.task import Example
 
 FORMAT = "macro-cost/1"
@@ -56,6 +56,9 @@ def measure_cost(
     }
     if len(routes) == 1:
         cost["not_measured"] = "the result is the standard pass, so there is nothing to compare"
+        return cost
+    if any(to_mixture(route).compares_choices_only for route in routes):
+        cost["not_measured"] = "the result only compares choices, and the time of written tokens is what is measured"
         return cost
     try:
         prompts = encode_prompts(frozen, evaluator.task, examples[:PROMPTS], evaluator.decoding)

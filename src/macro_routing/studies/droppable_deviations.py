@@ -37,9 +37,14 @@ def _make_member_deviation(mixture: Mixture, member: Member) -> Deviation:
     """A member; alone it is added to the standard pass only."""
     others = tuple(other for other in mixture.members if other != member)
     pair = tuple(other for other in mixture.members if other.is_standard or other == member)
-    without = to_simplest_form(Mixture(others)) if others else None
-    alone = to_simplest_form(Mixture(pair))
-    return Deviation(str(member), without, alone)
+    without, alone = _make_mixture_or_none(others), _make_mixture_or_none(pair)
+    reason = "" if without and alone else "a sum of negative weights alone chooses what is least probable"
+    return Deviation(str(member), without, alone, reason)
+
+
+def _make_mixture_or_none(members: tuple[Member, ...]) -> RouteOrMixture | None:
+    """These members; None without a positive weight."""
+    return to_simplest_form(Mixture(members)) if any(member.weight > 0 for member in members) else None
 
 
 def _make_route_deviation(route: Route, standard: Route, edit: RouteEdit) -> Deviation:

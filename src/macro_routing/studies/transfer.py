@@ -7,7 +7,7 @@ from typing import Any
 from macro_routing.errors import SettingsError
 from macro_routing.report.formatting import shorten_model_name
 from macro_routing.report.heatmap import Heatmap
-from macro_routing.routes.mixture import RouteOrMixture
+from macro_routing.routes.mixture import RouteOrMixture, to_mixture
 from macro_routing.studies import question_overlap
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.paired_comparisons import (
@@ -22,6 +22,7 @@ from macro_routing.studies.settings import TransferSettings
 from macro_routing.studies.study_result import StudyResult
 from macro_routing.studies.tables import Row, difference_columns, make_text_column, number_column, percentage_column
 from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
+from macro_routing.tasks.prompts import LIKELIHOOD
 
 STUDY = "transfer"
 _COLUMNS = [
@@ -47,14 +48,19 @@ def run_transfer(context: StudyContext, settings: TransferSettings) -> StudyResu
     runs = [context.load_or_search(name, config) for name, config in configs.items()]
     routes = {str(task): run.result.best_route for task, run in zip(tasks, runs, strict=True)}
     rows: list[dict[str, Any]] = []
+    left_out: list[str] = []
     for target in tasks:
-        scored = context.score_routes(f"on-{target}", target, seed, routes)["routes"]
-        rows += [_compare_transfer(source, target, scored) for source in tasks]
+        usable = _select_usable_routes(context, target, seed, routes)
+        left_out += [f"{source} on {target}" for source in routes if source not in usable]
+        scored = context.score_routes(f"on-{target}", target, seed, usable)["routes"]
+        rows += [_compare_transfer(source, target, scored) for source in tasks if str(source) in usable]
     rows = add_holm_correction(rows)
     note = (
         "Each route was searched and chosen on its own task's training and validation examples; test examples of every"
         f" task are that task's own (seed {seed})."
     )
+    if left_out:
+        note += f" Not run, since these mixtures only compare choices and text is written there: {', '.join(left_out)}."
     table = make_corrected_comparison_table(
         "Transfer of routes between tasks", _COLUMNS, rows, note, question_overlap.NOTE
     )
@@ -62,6 +68,18 @@ def run_transfer(context: StudyContext, settings: TransferSettings) -> StudyResu
     figure = _make_transfer_heatmap(rows, routes).draw_figure(STUDY, title)
     details = {"routes": {name: str(route) for name, route in routes.items()}}
     return StudyResult(STUDY, _summarize_transfer(rows), table, [figure], details)
+
+
+def _select_usable_routes(
+    context: StudyContext, target: TaskWithAnswerMode, seed: int, routes: Mapping[str, RouteOrMixture]
+) -> dict[str, RouteOrMixture]:
+    """The routes without mixtures that can only compare choices, where text is written."""
+    writes_text = context.prepare_task(target, seed).evaluator.decoding.mode != LIKELIHOOD
+    return {
+        source: route
+        for source, route in routes.items()
+        if not (writes_text and to_mixture(route).compares_choices_only)
+    }
 
 
 def _compare_transfer(
@@ -87,7 +105,10 @@ def _make_transfer_heatmap(rows: Sequence[Row], routes: Mapping[str, RouteOrMixt
     return Heatmap(
         [f"{name} ({length})" for name, length in lengths.items()],
         names,
-        [[100 * cells[source, target]["difference"] for target in indices] for source in indices],
+        [
+            [100 * cells[cell]["difference"] if (cell := (source, target)) in cells else None for target in indices]
+            for source in indices
+        ],
         row_meaning="route searched on",
         column_meaning="tested on",
         unit="points",
