@@ -3,12 +3,14 @@
 import errno
 import hashlib
 import math
+import mmap
 import os
 import platform
 import shutil
 import stat
 import tempfile
 import time
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -82,6 +84,12 @@ def digest_file(path: Path) -> str:
     """SHA-256 of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def checksum_file(path: Path) -> str:
+    """CRC-32 of a file's content: it tells accidental changes, several times as fast as a digest."""
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return f"{zlib.crc32(content):08x}"
 
 
 def describe_os_error(error: OSError) -> str:

@@ -131,12 +131,12 @@ def test_impossible_configurations_are_rejected(folder, changes):
 
 def test_weights_saved_over_a_converted_model_are_another_model(folder):
     digest = "0" * 64
-    from macro_routing.files import digest_file
+    from macro_routing.files import checksum_file
 
     note = {
         "sha256": digest,
         "stored": "float32",
-        "weights": {"model.safetensors": digest_file(folder / "model.safetensors")},
+        "checksums": {"model.safetensors": checksum_file(folder / "model.safetensors")},
     }
     (folder / "macro_source.json").write_text(json.dumps(note))
     converted = load_model(str(folder))

@@ -113,7 +113,8 @@ def test_a_file_cut_short_is_rejected(source, tmp_path):
 def test_a_converted_model_is_not_hashed_again(source, tmp_path, monkeypatch):
     monkeypatch.setenv("MACRO_CACHE_DIR", str(tmp_path / "cache"))
     folder = catalog.fetch_model_folder(str(source))
-    monkeypatch.setattr(cache_folder, "digest_file", lambda path: pytest.fail(f"{path} was hashed"))
+    for name in ("digest_file", "checksum_file"):
+        monkeypatch.setattr(cache_folder, name, lambda path: pytest.fail(f"{path} was read"))
     assert catalog.fetch_model_folder(str(source)) == folder
     assert "gguf" in identity.digest_model_files(folder)
 
@@ -152,3 +153,18 @@ def test_the_next_tensor_is_dequantized_ahead_and_others_at_once(source):
     assert np.array_equal(again, ahead[0])
     assert np.array_equal(copied, ahead[1])
     assert told == [*(tensor.n_elements for tensor in reader.tensors), again.size, copied.size]
+
+
+def test_only_the_first_copy_of_a_dequantized_tensor_is_itself():
+    data = np.random.default_rng(0).integers(0, 256, (4, 34), dtype=np.uint8)
+    with ThreadPoolExecutor(2) as pool:
+        values = gguf_reading.dequantize_in_threads(data, gguf.GGMLQuantizationType.Q8_0, pool)
+    before = np.array(values)
+    derived = np.copy(values[1:])
+    first, second = np.copy(values), np.copy(values)
+    assert type(first) is np.ndarray
+    assert np.shares_memory(first, values)
+    for copied, expected in ((first, before), (second, before), (derived, before[1:]), (values - 1, before - 1)):
+        assert np.array_equal(copied, expected, equal_nan=True)
+    assert not np.shares_memory(derived, values)
+    assert not np.shares_memory(second, values)

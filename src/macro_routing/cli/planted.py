@@ -108,7 +108,8 @@ def _make_search(
     decision = build_settings(DecisionSettings, tables["decision"], "[decision]")
     if decision.members != 1:
         raise SettingsError(
-            "mixtures are not allowed in a planted problem, whose routes have no log-likelihoods; set members = 1 in [decision]"
+            "mixtures are not allowed in a planted problem, whose routes have no log-likelihoods; set members = 1 in"
+            " [decision]"
         )
     inputs = MethodInputs(space, examples, 0, None, seed, settings, MacroSettings(), list, decision)
     return build_search(method, inputs)

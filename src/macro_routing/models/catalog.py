@@ -25,7 +25,7 @@ from macro_routing.models.cache_folder import (
     digest_file_cached,
     expand_user_path,
     get_macro_cache_folder,
-    remember_file_digest,
+    remember_file_checksum,
 )
 
 MessageCallback = Callable[[str], None]
@@ -35,7 +35,7 @@ def ignore_message(_: str) -> None:
     """Drop a progress message: the default callback."""
 
 
-_CONVERSION_VERSION = 2
+_CONVERSION_VERSION = 3
 """Raised whenever conversion gives another result, so that an older result in the cache is not used."""
 
 
@@ -135,9 +135,9 @@ def _convert_gguf_once(digest: str, fetch_source: Callable[[Path], Path], report
             source = fetch_source(Path(scratch))
             report(f"converting {source.name} to safetensors, once")
             with atomic_output(folder) as output:
-                digests = dequantize_gguf_to_checkpoint(source, output, digest, report)
-            for name, known in digests.items():
-                remember_file_digest(folder / name, known)
+                checksums = dequantize_gguf_to_checkpoint(source, output, digest, report)
+            for name, known in checksums.items():
+                remember_file_checksum(folder / name, known)
     return folder
 
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import ModelError
-from macro_routing.files import digest_file
+from macro_routing.files import checksum_file
 from macro_routing.models.pretokenizers import build_pretokenizer, identify_pretokenizer
 from macro_routing.models.support import check_model_can_be_routed, check_weights_complete
 
 CONVERSION_RECORD = "macro_source.json"
 _SHARD_SIZE = "1GB"
-"""Files of weights are hashed beside each other."""
+"""Checksums of files are computed beside each other."""
 _MAX_FLOAT32_PARAMETERS = 500_000_000
 """Up to this number of parameters the exact values are stored as float32; larger models as bfloat16."""
 
@@ -31,7 +31,7 @@ def dequantize_gguf_to_checkpoint(
 ) -> dict[str, str]:
     """De-quantize ``source`` into ``folder``; ``digest`` is its SHA-256, which identifies the model.
 
-    Returns the digests of the written files of weights.
+    Returns the checksums of the written files of weights.
     """
     import torch
 
@@ -46,7 +46,7 @@ def dequantize_gguf_to_checkpoint(
             model = model.to(torch.bfloat16)
         report(f"writing {source.name} as safetensors")
         model.save_pretrained(folder, max_shard_size=_SHARD_SIZE)
-        weights = background.submit(_digest_weights, folder)
+        weights = background.submit(_checksum_weights, folder)
         tokenizer = _load_gguf_tokenizer(source)
         _set_special_tokens(tokenizer, read_gguf_tokenizer_metadata(reader))
         tokenizer.save_pretrained(folder)
@@ -54,15 +54,15 @@ def dequantize_gguf_to_checkpoint(
         model.generation_config.pad_token_id = tokenizer.pad_token_id
         model.generation_config.save_pretrained(folder)
     stored = "float32" if small else "bfloat16"
-    record = {"file": source.name, "sha256": digest, "stored": stored, "weights": weights.result()}
+    record = {"file": source.name, "sha256": digest, "stored": stored, "checksums": weights.result()}
     (folder / CONVERSION_RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return weights.result()
 
 
-def _digest_weights(folder: Path) -> dict[str, str]:
+def _checksum_weights(folder: Path) -> dict[str, str]:
     files = sorted(folder.glob("*.safetensors"))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return dict(zip([file.name for file in files], pool.map(digest_file, files), strict=True))
+        return dict(zip([file.name for file in files], pool.map(checksum_file, files), strict=True))
 
 
 def _load_gguf_model(source: Path) -> Any:

@@ -19,8 +19,8 @@ import numpy as np
 
 from macro_routing.errors import ModelError
 
-_CHUNK_BYTES = 1 << 19
-"""Quantized bytes that a thread de-quantizes at a time."""
+_CHUNK_BYTES = 1 << 17
+"""Quantized bytes that a thread de-quantizes at a time: the intermediate results stay in its cache."""
 
 
 class FastGGUFReader(gguf.GGUFReader):
@@ -170,7 +170,23 @@ def dequantize_in_threads(data: Any, kind: gguf.GGMLQuantizationType, pool: Thre
         values[number * step : (number + 1) * step] = _dequantize_rows(parts[number], kind)
 
     list(pool.map(fill, range(1, len(parts))))
-    return values.reshape(*data.shape[:-1], values.shape[-1])
+    result = values.reshape(*data.shape[:-1], values.shape[-1]).view(_NewArray)
+    result.is_unshared = True
+    return result
+
+
+class _NewArray(np.ndarray):
+    """An array whose first ``numpy.copy``, which transformers makes of every tensor, is itself: nobody else has it."""
+
+    is_unshared = False
+    """Never set in arrays derived from it."""
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Call what numpy calls, but for the copy."""
+        if func is np.copy and self.is_unshared and not kwargs and len(args) == 1:
+            self.is_unshared = False
+            return self.view(np.ndarray)
+        return super().__array_function__(func, types, args, kwargs)
 
 
 def _dequantize_rows(rows: Any, kind: gguf.GGMLQuantizationType) -> Any:

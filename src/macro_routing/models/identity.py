@@ -7,12 +7,12 @@ attention kernel, device type, engine versions.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 from macro_routing.errors import ModelError, shorten_value
-from macro_routing.models.cache_folder import digest_file_cached
+from macro_routing.models.cache_folder import checksum_file_cached, digest_file_cached
 from macro_routing.models.gguf_import import CONVERSION_RECORD
 from macro_routing.models.support import get_text_config
 
@@ -69,23 +69,24 @@ def compute_numerics_id(weights: str, model: Any, tokenizer: Any, quantization: 
 
 def digest_model_files(folder: Path) -> dict[str, Any]:
     """Digest weight files and configuration; a converted model is identified by its GGUF file."""
-    weights = {path.name: digest_file_cached(path) for path in sorted(folder.glob("*.safetensors"))}
-    _reject_undigested_indexed_files(folder, weights)
+    files = sorted(folder.glob("*.safetensors"))
+    _reject_undigested_indexed_files(folder, {path.name for path in files})
     record = _read_gguf_conversion_record(folder / CONVERSION_RECORD)
-    if record is not None and record["weights"] == weights:
+    if record is not None and record["checksums"] == {path.name: checksum_file_cached(path) for path in files}:
         return {"gguf": record["sha256"], "stored": record["stored"]}
+    weights = {path.name: digest_file_cached(path) for path in files}
     configuration = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     return {"weights": weights, "configuration": _drop_incidental_fields(configuration)}
 
 
-def _reject_undigested_indexed_files(folder: Path, weights: Mapping[str, str]) -> None:
+def _reject_undigested_indexed_files(folder: Path, digested: Collection[str]) -> None:
     """Reject an index that names files that the identity does not cover."""
     for path in sorted(folder.glob("*.safetensors.index.json")):
         try:
             listed = set(json.loads(path.read_text(encoding="utf-8"))["weight_map"].values())
         except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
             raise ModelError(f"{path} is damaged ({error}); fetch or convert the model again") from None
-        if missing := sorted(str(name) for name in listed - set(weights)):
+        if missing := sorted(str(name) for name in listed.difference(digested)):
             raise ModelError(
                 f"{path} names {shorten_value(missing[0])}, which is not in that folder; download the model again"
             )
@@ -95,7 +96,7 @@ def _read_gguf_conversion_record(path: Path) -> dict[str, Any] | None:
     """Read the record of a conversion; None if it is missing or invalid."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        return record if isinstance(record, dict) and {"sha256", "stored", "weights"} <= set(record) else None
+        return record if isinstance(record, dict) and {"sha256", "stored", "checksums"} <= set(record) else None
     except (OSError, ValueError):
         return None
 
