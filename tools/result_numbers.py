@@ -254,6 +254,15 @@ def _evaluations_used() -> str:
     return f"{min(row['asked'] for row in rows):,.0f} to {max(row['asked'] for row in rows):,.0f}"
 
 
+def _transfer_losses() -> str:
+    """How many routes of another task are significantly worse than the standard pass, of those that can be compared."""
+    rows = [row["raw"] for row in read_record("study_transfer.json")["results"]]
+    rows = [
+        row for row in rows if row["source"] != row["target"] and row["p"] is not None and not row["shares_questions"]
+    ]
+    return f"{sum(row['p_holm'] < 0.05 and row['difference'] < 0 for row in rows)} of {len(rows)}"
+
+
 def _driver_busy() -> str:
     """How busy the driver is with a thousand workers that each finish a unit a second, in percent."""
     row = next(row for row in read_record("scale_driver.json")["results"] if row["workers"] == 1000)
@@ -327,6 +336,7 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "mixture-behind-p": lambda: _summary("best control", "p_holm"),
     "standard-range": lambda: _standard_range("svamp-direct"),
     "driver-busy": _driver_busy,
+    "transfer-losses": _transfer_losses,
     "truncated-range": _truncated_range,
     "decoding-sentence": decoding_sentence,
 }

@@ -127,7 +127,7 @@ def headline() -> str:
             task, _, small = split_setting(row)
             folder = get_runs_folder(row)
             cells = [row[method].replace(UNCHANGED, "0") for method in METHODS]
-            name = name_task(task) + (" ᵃ" if small else "")
+            name = name_task(task) + (" ᵃ" if small else "") + (" ᵇ" if "(new)" in row["setting"] else "")
             figures = f"{count_test_items(folder):,} | {get_standard_of_default(folder):.1f} | {' | '.join(cells)}"
             lines.append(f"| {name} | {figures} | {_layers(row)} | " + " | ".join(_answers(row, answers)) + " |")
     return "\n".join(["", *lines, ""])
@@ -150,7 +150,7 @@ def headline_short() -> str:
         for row in sorted(chosen, key=lambda row: -get_gain(row, "guided")):
             task, _, small = split_setting(row)
             folder = get_runs_folder(row)
-            name = name_task(task) + (" ᵃ" if small else "")
+            name = name_task(task) + (" ᵃ" if small else "") + (" ᵇ" if "(new)" in row["setting"] else "")
             shown, *others = (row[method].replace(UNCHANGED, "0") for method in _SHORT)
             figures = f"{count_test_items(folder):,} | {get_standard_of_default(folder):.1f} | {shown}"
             gains = " | ".join(gain.split(" ")[0] for gain in others)
