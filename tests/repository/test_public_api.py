@@ -15,6 +15,7 @@ import macro_routing
 ROOT = Path(__file__).parents[2]
 ROOMS = ("routes", "search", "tasks", "models", "evaluation", "runs", "report", "deploy")
 PUBLIC = {
+    "Member",
     "Mixture",
     "Program",
     "Route",
@@ -27,6 +28,7 @@ PUBLIC = {
     "maximize_objective",
     "parse_mixture",
     "parse_route",
+    "parse_route_or_mixture",
     "register",
     "search_routes",
 }

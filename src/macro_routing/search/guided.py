@@ -25,7 +25,7 @@ from macro_routing.search.empirical_scores import EmpiricalScores
 from macro_routing.search.guided_settings import GuidedSettings
 from macro_routing.search.policy import MarkovPolicy, Table
 from macro_routing.search.policy_search import PolicySearcherBase, PolicySearchState
-from macro_routing.search.random_streams import RandomStreamPurpose, make_generator
+from macro_routing.search.random_streams import RandomStreamPurpose, make_generator, permute_groups
 from macro_routing.search.route_edits import (
     extract_program_edits,
     list_edits_of_standard_pass_without_adds,
@@ -107,30 +107,12 @@ class GuidedSearch(PolicySearcherBase):
     @cached_property
     def _affordable_example_count(self) -> int:
         """Number of training examples that the budget pays for with ``settings.draws`` draws."""
-        used = min(self.examples, self.budget * 1000 // self.settings.min_evaluations(1000) + 1)
-        while used and self.settings.min_evaluations(used, self.max_mixtures) > self.budget:
-            used -= 1
-        if self.examples < 3:
-            raise SettingsError(
-                f"{self.examples} training examples are not allowed: the guided search needs 3 or more, to search and"
-                " to confirm"
-            )
-        if used < 3:
-            needed = self.settings.min_evaluations(3, self.max_mixtures)
-            raise SettingsError(
-                f"budget = {self.budget} is not allowed: {self.settings.draws} routes a round and a confirmation on 3"
-                f" examples need {needed} evaluations; give a larger budget, or fewer draws"
-            )
-        return used
+        return self.settings.count_affordable_examples(self.examples, self.budget, self.max_mixtures)
 
     @cached_property
     def _example_order(self) -> list[int]:
         rng = make_generator(self.seed, RandomStreamPurpose.GUIDED_EXAMPLES)
-        if self.groups is None:
-            shuffled = rng.permutation(self.examples)
-        else:  # groups in random order, each in one piece
-            members = [np.flatnonzero(np.array(self.groups) == group) for group in np.unique(self.groups)]
-            shuffled = np.concatenate([members[index] for index in rng.permutation(len(members))])
+        shuffled = rng.permutation(self.examples) if self.groups is None else permute_groups(self.groups, rng)
         return [int(example) for example in shuffled[: self._affordable_example_count]]
 
     @cached_property

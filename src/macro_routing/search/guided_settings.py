@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from macro_routing.errors import SettingsError
 from macro_routing.search.policy_settings import check_epsilons
 from macro_routing.settings import AllowedRange, CheckedSettings, check_choice, option
 
@@ -56,6 +57,24 @@ class GuidedSettings(CheckedSettings):
         """Minimum evaluations (route × example) of a search over these examples; ``mixtures`` are finalists, too."""
         held = int(self.holdout * examples)
         return self.draws * (examples - held) + (self.k + mixtures) * held
+
+    def count_affordable_examples(self, available: int, budget: int, mixtures: int = 0) -> int:
+        """Number of the available examples that a budget pays for; too few are rejected."""
+        used = min(available, budget * 1000 // self.min_evaluations(1000) + 1)
+        while used and self.min_evaluations(used, mixtures) > budget:
+            used -= 1
+        if available < 3:
+            raise SettingsError(
+                f"{available} training examples are not allowed: the guided search needs 3 or more, to search and to"
+                " confirm"
+            )
+        if used < 3:
+            needed = self.min_evaluations(3, mixtures)
+            raise SettingsError(
+                f"budget = {budget} is not allowed: {self.draws} routes a round and a confirmation on 3 examples need"
+                f" {needed} evaluations; give a larger budget, or fewer draws"
+            )
+        return used
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,11 @@ Streams are named instead of being carried along, so no random state has to be s
 examples of every round are assigned here, too (specification §3, "Data").
 """
 
+from collections.abc import Sequence
 from enum import IntEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
 from macro_routing.errors import SettingsError
 
@@ -52,3 +54,9 @@ def sample_examples(available: int, wanted: int, seed: int) -> tuple[int, ...]:
     """The first ``wanted`` examples of the seed's order, so a larger budget sees the same ones and more."""
     order = make_generator(seed, RandomStreamPurpose.SAMPLE_EXAMPLES).permutation(available)
     return tuple(order[:wanted].tolist())
+
+
+def permute_groups(groups: Sequence[int], rng: np.random.Generator) -> NDArray[np.int64]:
+    """Indices of all elements: groups in random order, each in one piece."""
+    members = [np.flatnonzero(np.array(groups) == group) for group in np.unique(groups)]
+    return np.concatenate([members[index] for index in rng.permutation(len(members))])
