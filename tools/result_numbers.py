@@ -213,13 +213,16 @@ def decoding_sentence() -> str:
     (fewest, few), (most, many) = sorted(ratios.items())
     tokens, rows = read_record(SPEEDS)["config"]["new_tokens"], read_record(SPEEDS)["results"]
     fused = next(row["seconds"] for row in rows if row["side"] == "fused" and row["rows"] == fewest)
+    version = read_record(SPEEDS)["config"]["vllm"].partition(" (")[0]
+    limit = read_record(SPEEDS)["config"]["vllm"].partition("max_num_seqs ")[2].partition(")")[0]
+    version += f", at most {limit} texts at once"
     times = [s / fused for row in rows if row["side"] == "vLLM" and row["rows"] == fewest for s in row["samples"]]
     return (
         f"For {fewest} texts at once on an H200, `generate` takes {few['generate']:.1f} times as long as fused "
         f"decoding, with a static cache and compilation {few['generate, static cache, compiled']:.1f} times, and vLLM "
         f"{few['vLLM']:.1f} times ({min(times):.1f} to {max(times):.1f}); for {most:,} texts vLLM takes "
-        f"{many['vLLM']:.1f} times as long (the unchanged model, {tokens} tokens per text, bfloat16, random "
-        "weights in the shape of Qwen2.5-1.5B)."
+        f"{many['vLLM']:.1f} times as long (the unchanged model, {tokens} tokens per text, bfloat16, random weights "
+        f"in the shape of Qwen2.5-1.5B; {version}; medians, in brackets the range of the repeats)."
     )
 
 
