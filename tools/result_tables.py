@@ -15,13 +15,13 @@ from macro_routing.routes import parse_route
 DATA = Path(__file__).resolve().parents[1] / "docs" / "data"
 RUNS = DATA.parents[1] / "experiments" / "raw" / "runs"
 WAYS = {"direct": "direct answers", "likelihood": "multiple choice, by likelihood", "reasoning": "with reasoning"}
-METHODS = {"guided": "this project's default", "macro": "the paper's search", "random": "random", "rys": "RYS"}
+METHODS = {"guided": "the default search", "macro": "the paper's search", "random": "random", "rys": "RYS"}
 TITLES = {
     "guided": METHODS["guided"],
     "MACRO, guided": METHODS["guided"],
-    "guided against": "this project's default against",
-    "guided, half of the budget: gain, points": "this project's default, half of the budget: gain, points",
-    "evaluations, guided": "evaluations, this project's default",
+    "guided against": "the default search against",
+    "guided, half of the budget: gain, points": "the default search, half of the budget: gain, points",
+    "evaluations, guided": "evaluations, the default search",
     "guided minus restarted, points": "default minus restarted, points",
     "paper": METHODS["macro"],
     "MACRO": METHODS["macro"],
