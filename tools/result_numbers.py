@@ -82,7 +82,7 @@ def _paper_settings_standard() -> str:
 
 
 def _paper_main_hours() -> str:
-    """GPU-hours of the paper's main table, at most."""
+    """Estimated GPU-hours of the paper's main table."""
     row = next(row for row in read_record("reproducing.json")["results"] if row["item"] == "main-table")
     return f"{row['hours']:.0f}"
 

@@ -105,7 +105,7 @@ def test_test_questions_of_other_tasks_are_left_out_of_the_pool(tmp_path, frozen
 @needs_datasets
 def test_the_papers_pool_is_accepted_and_cleaned(monkeypatch):
     monkeypatch.setenv("MACRO_DATA_DIR", str(FOLDER))
-    item = read_paper_config(read_toml(PAPER)).find_item("one-route")
+    (item,) = [item for item in read_paper_config(read_toml(PAPER)).items if item.name == "one-route"]
     check_pooled_tasks_overlap(item.settings.task_names)
     splits = {
         task.task: make_splits(load_task(task.task), seed=1, test_seed=0) for task in item.settings.study_task_names
