@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def paper(
     config: Annotated[
         Path | None,
-        typer.Argument(metavar="[CONFIG]", help="A TOML file.", show_default="the paper's, examples/paper.toml"),
+        typer.Argument(metavar="CONFIG", help="A TOML file.", show_default="the paper's, examples/paper.toml"),
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of all studies.", rich_help_panel=OUTPUT_PANEL)] = Path(
         "studies/paper"
