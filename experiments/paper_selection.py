@@ -27,7 +27,7 @@ ANCHORED = ("Qwen3-14B", "Mixtral", "DeepSeek")
 """Models whose validation sets have 200 examples; the others have 100."""
 CANDIDATES = {
     "standard pass, top-1, no Vit.": ("MACRO (top-1)", "MACRO (no Vit.)"),
-    "the same and MACRO": ("MACRO (top-1)", "MACRO (no Vit.)", "MACRO"),
+    "standard pass, top-1, no Vit., MACRO": ("MACRO (top-1)", "MACRO (no Vit.)", "MACRO"),
 }
 DISAGREEMENTS = (0.0, 0.02, 0.05, 0.1, 0.2)
 TIE = 1e-9

@@ -23,12 +23,11 @@ from benchmarks.record import ROOT, write_record
 from macro_routing.routes.paper_notation import parse_program
 from macro_routing.routes.route import Program
 from macro_routing.routes.space import PartialProgramPosition, RouteSpace
-from macro_routing.search.paper_stream import list_actions_in_paper_order, make_paper_generator
+from macro_routing.search.paper_stream import get_paper_max_length, list_actions_in_paper_order, make_paper_generator
 from macro_routing.search.policy import MarkovPolicy
 
 PUBLISHED = ROOT / "tests" / "data" / "published_routes.json"
 SEEDS, DRAWS = (1, 2, 42), 30
-MAX_LENGTH = {28: 40, 32: 44, 36: 40, 40: 52}
 SIZES = (1, 2, 3)
 Deviation = tuple[int, int, int]
 READINGS: dict[str, Callable[[int, int], bool]] = {
@@ -87,7 +86,7 @@ def read_published_routes() -> list[PublishedRoute]:
 @functools.cache
 def make_prior(layers: int) -> MarkovPolicy:
     """The prior with the paper's longest route."""
-    return MarkovPolicy.make_prior(RouteSpace(layers, max_length=MAX_LENGTH[layers]))
+    return MarkovPolicy.make_prior(RouteSpace(layers, max_length=get_paper_max_length(layers)))
 
 
 @functools.cache
@@ -117,7 +116,7 @@ def draw_programs(layers: int, seed: int, reading: str) -> tuple[str, ...]:
             actions.append(action)
             position = space.position_after_action(position, action)
         else:
-            if READINGS[reading](position.applied, MAX_LENGTH[layers]):
+            if READINGS[reading](position.applied, get_paper_max_length(layers)):
                 rng.random()
         programs.append(str(space.program_from_actions(actions)))
     return tuple(programs)
@@ -141,10 +140,15 @@ def count_contained(routes: Sequence[PublishedRoute], seeds: Sequence[int], leas
     )
 
 
+def draw_control_seeds(controls: int) -> list[tuple[int, ...]]:
+    """Random triples in place of the paper's seeds."""
+    rng = np.random.default_rng(0)
+    return [tuple(rng.integers(1000, 1_000_000, 3).tolist()) for _ in range(controls)]
+
+
 def make_rows(routes: Sequence[PublishedRoute], controls: int) -> list[dict[str, Any]]:
     """By depth of the model, reading and number of deviations."""
-    rng = np.random.default_rng(0)
-    triples = [tuple(rng.integers(1000, 1_000_000, 3).tolist()) for _ in range(controls)]
+    triples = draw_control_seeds(controls)
     groups = {"all": routes, "36 layers": [route for route in routes if route.layers == 36]}
     groups["other depths"] = [route for route in routes if route.layers != 36]
     rows = []
@@ -162,21 +166,41 @@ def make_rows(routes: Sequence[PublishedRoute], controls: int) -> list[dict[str,
                         "routes": sum(len(route.deviations) >= least for route in group),
                         "control_mean": float(np.mean(chance)),
                         "control_max": max(chance),
+                        "ratio": contained / float(np.mean(chance)) if any(chance) else None,
                         "control_share": 100 * sum(one >= contained for one in chance) / controls,
                     }
                 )
     return rows
 
 
-def make_verbatim_rows(routes: Sequence[PublishedRoute]) -> list[dict[str, Any]]:
+def make_verbatim_rows(routes: Sequence[PublishedRoute], seeds: Sequence[int] = SEEDS) -> list[dict[str, Any]]:
     """Published programs that are drawn as they are printed."""
     return [
         {"model": route.model, "benchmark": route.benchmark, "route": str(route.program), "seed": seed, "draw": draw}
         for route in routes
-        for seed in SEEDS
+        for seed in seeds
         for draw, program in enumerate(draw_programs(route.layers, seed, "no"))
         if program == str(route.program)
     ]
+
+
+def count_verbatim(routes: Sequence[PublishedRoute], seeds: Sequence[int]) -> dict[str, int]:
+    """Published programs that these seeds draw as they are printed: all, and those with an add."""
+    drawn = {(row["model"], row["benchmark"]) for row in make_verbatim_rows(routes, seeds)}
+    of_drawn = [route for route in routes if (route.model, route.benchmark) in drawn]
+    with_add = [route for route in of_drawn if any(step.add for step in route.program.steps)]
+    return {"all": len(of_drawn), "with_add": len(with_add)}
+
+
+def summarize_verbatim_controls(routes: Sequence[PublishedRoute], controls: int) -> dict[str, Any]:
+    """How many published programs control seeds draw as they are printed, beside the paper's seeds."""
+    counted = [count_verbatim(routes, triple) for triple in draw_control_seeds(controls)]
+    summary: dict[str, Any] = {"n": controls}
+    for name, own in count_verbatim(routes, SEEDS).items():
+        counts = [one[name] for one in counted]
+        share = 100 * sum(count >= own for count in counts) / controls
+        summary[name] = {"own": own, "mean": float(np.mean(counts)), "most": max(counts), "share": share}
+    return summary
 
 
 def main() -> None:
@@ -192,7 +216,7 @@ def main() -> None:
     if arguments.write:
         common: dict[str, Any] = {
             "command": f"python -m experiments.paper_stream --controls {arguments.controls}",
-            "config": {"draws": DRAWS},
+            "config": {"draws": DRAWS, "verbatim_controls": summarize_verbatim_controls(routes, arguments.controls)},
             "seed": ", ".join(map(str, SEEDS)),
         }
         write_record(arguments.write, columns=COLUMNS, results=rows, **common)

@@ -9,6 +9,7 @@ figures are those of an earlier study of another model, which is named.
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from experiments.paper_selection import count_published, read_cells
 from macro_routing.cli.console import read_toml
 from macro_routing.report.formatting import format_signed
 from macro_routing.studies.paper import PaperSession
-from macro_routing.studies.paper_config import read_paper_config
+from macro_routing.studies.paper_config import PaperItem, read_paper_config
 from macro_routing.studies.study_result import DATA
+from macro_routing.studies.tables import Row
 
 PAPER, AVAILABLE = (ROOT / "examples" / name for name in ("paper.toml", "paper_available_models.toml"))
 RECORDS = ROOT / "docs" / "data"
@@ -32,7 +34,7 @@ COLUMNS = {
     "status": "status",
 }
 PRINTED = {
-    "llama": "+0.35 points (0.03 to 0.79)",
+    "llama": "+0.35 points (0.03 to 0.79), p = 0.033 by a test over benchmarks and seeds",
     "ablation": "no displacement −0.49, no operator context −1.55, no phase −3.47 points",
     "sweep-beta": "flat",
     "sweep-elite": "1 is significantly worse, and no other value",
@@ -54,8 +56,12 @@ STUDIED = {
     "cost": "cost",
 }
 """Records of the same studies on another model."""
-NO_MODELS = "not run on the paper's models"
-NOT_RUN = "not run yet; needs a GPU"
+NO_MODELS, NO_GPU = "not run (no weights)", "not run (no GPU time)"
+"""Why nothing was run, in short; the page explains it."""
+
+
+DISAGREEMENT = 5
+"""Percent; the routes that preset ``paper`` has found disagree with the standard pass on more."""
 
 
 def describe_published_table() -> str:
@@ -87,14 +93,15 @@ def make_rows(config: Path, runs: Path | None, reason: str) -> list[dict[str, An
     """A line per item of a configuration; ``reason`` says why one was not run."""
     session = PaperSession(read_paper_config(read_toml(config)), runs or Path("studies/paper"))
     command = f"macro study paper {config.relative_to(ROOT)} --items"
+    lines: dict[str, Row] = {line["item"]: line for line in session.list_items().table.rows}
     rows = []
-    for line in session.list_items().table.rows:
-        result = runs / line["item"] / DATA if runs else None
-        ours = describe_studied(line["item"]) if config == PAPER else ""
-        if result and result.is_file():
+    for item in session.config.items:
+        line = lines[item.name]
+        result = session.out / item.name / DATA  # gathered from the item's units
+        is_there = runs is not None and result.is_file()
+        ours = describe_studied(item.name) if config == PAPER else ""
+        if is_there:
             ours = json.loads(result.read_text(encoding="utf-8"))["headline"]
-        done = f"{line['done']} of {line['units']} units"
-        is_done = bool(line["units"]) and line["done"] == line["units"]
         rows.append(
             {
                 "item": line["item"],
@@ -103,17 +110,26 @@ def make_rows(config: Path, runs: Path | None, reason: str) -> list[dict[str, An
                 "hours": round(line["expected_hours"] + line["hours"], 2),
                 "paper": describe_published_table() if line["item"] == "main-table" else PRINTED.get(line["item"], ""),
                 "ours": ours,
-                "status": "done" if is_done else f"{done}; {reason}" if line["done"] else reason,
+                "status": describe_status(item, lines, reason, is_there=is_there),
             }
         )
     return rows
 
 
+def describe_status(item: PaperItem, lines: Mapping[str, Row], reason: str, *, is_there: bool) -> str:
+    """What is done of an item; one that runs nothing itself is done when the tables that it reads are."""
+    parts = [lines[item.name]] if lines[item.name]["units"] else [lines[name] for name in item.routes_of]
+    done, units = (sum(line[key] for line in parts) for key in ("done", "units"))
+    if not done or not (is_there or lines[item.name]["units"]):
+        return f"{reason}; needs the routes of {' and '.join(item.routes_of)}" if item.routes_of else reason
+    return "done" if done == units else f"{done} of {units} units; {reason}"
+
+
 def make_rows_without_models() -> list[dict[str, Any]]:
     """What the paper's printed figures and routes alone allow to check."""
     significance, stream = read_record("study_significance.json"), read_record("paper_stream_verbatim.json")
-    selection = read_record("paper_selection.json")
-    without_loss = [row["without_loss"] for row in selection["results"] if row["disagreement"] >= 5]
+    selection, controls = read_record("paper_selection.json"), stream["config"]["verbatim_controls"]
+    without_loss = [row["without_loss"] for row in selection["results"] if row["disagreement"] >= DISAGREEMENT]
     return [
         {
             "item": "significance",
@@ -122,7 +138,7 @@ def make_rows_without_models() -> list[dict[str, Any]]:
             "hours": 0,
             "paper": "all six models, p ≤ 0.002",
             "ours": significance["config"]["headline"],
-            "status": "done; the same figures as printed",
+            "status": "done; same means, W/T/L and p as printed; intervals are resampled and differ slightly",
         },
         {
             "item": "draws",
@@ -130,7 +146,10 @@ def make_rows_without_models() -> list[dict[str, Any]]:
             "command": f"`{stream['command']}`",
             "hours": 0,
             "paper": "54 published routes that are not the standard pass and have no coefficients",
-            "ours": f"{stream['n']} programs are among the first draws",
+            "ours": (
+                f"{stream['n']} programs are among the first draws; of {controls['n']} triples of random seeds none"
+                f" draws more than {controls['all']['most']}"
+            ),
             "status": "done for the first round; later rounds need the authors' answers",
         },
         {
@@ -139,7 +158,10 @@ def make_rows_without_models() -> list[dict[str, Any]]:
             "command": f"`{selection['command']}`",
             "hours": 0,
             "paper": "{wins} wins, {ties} ties, {losses} losses".format(**selection["config"]["published"]),
-            "ours": f"no loss in {max(without_loss)} of {selection['results'][0]['n']:,} simulations",
+            "ours": (
+                f"{max(without_loss)} of {selection['results'][0]['n']:,} simulations have no loss, if a route and the"
+                f" standard pass disagree on {DISAGREEMENT} % of the examples or more"
+            ),
             "status": "done",
         },
     ]
@@ -153,7 +175,7 @@ def main() -> None:
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     rows = [*make_rows_without_models(), *make_rows(PAPER, arguments.runs, NO_MODELS)]
-    available = make_rows(AVAILABLE, arguments.available, NOT_RUN)
+    available = make_rows(AVAILABLE, arguments.available, NO_GPU)
     for row in [*rows, *available]:
         print(row)
     if arguments.write:

@@ -61,9 +61,12 @@ GAPS = {
     "math500": "no train split: training examples come from the 500 items",
     "medqa": "without the train file, the validation split is used for training",
     "mawps": "the recorded results used an older release with fewer rows; compare only with the same one",
-    "mmlu_pro": "no train split: training examples come from the test split's rest",
+    "mmlu_pro": "no train split: training examples come from the test split's rest; the validation split holds examples"
+    " for prompts and is not used",
     "asdiv": "not the paper's; `asdiv_a` is",
-    "bbh_arithmetic": "not in the paper",
+    "multiarith": "the paper's name is ambiguous: its text says multistep-arithmetic, an appendix MultiArith, whose"
+    " size most cells fit ([why](../results/reproducing.md#preset-paper))",
+    "bbh_arithmetic": "probably not in the paper; a few cells of MS-Arith fit its size",
     "arc_easy": "not in the paper",
 }
 """What a reader must know before comparing a benchmark with the paper's."""

@@ -1,7 +1,8 @@
 """Single numbers of the pages that are computed from records: gains, ranges, counts."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -24,7 +25,15 @@ from macro_routing.evaluation import DecodingSettings
 from macro_routing.evaluation.final_decision import find_detectable_gain
 from macro_routing.runs.config import make_run_config
 from macro_routing.search import GuidedSearch
+from macro_routing.studies.significance import (
+    compute_differences_by_model,
+    load_main_table_study_rows,
+    test_significance_by_model,
+)
 from macro_routing.tasks.splits import TEST_SHARE
+
+PUBLISHED = Path(__file__).resolve().parents[1] / "tests" / "data" / "published_results.json"
+LLAMA = "meta-llama/Llama-3.2-3B-Instruct"
 
 
 def _mean_gain(*modes: str) -> str:
@@ -82,9 +91,27 @@ def _paper_settings_standard() -> str:
 
 
 def _paper_main_hours() -> str:
-    """GPU-hours of the paper's main table, at most."""
+    """Estimated GPU-hours of the paper's main table."""
     row = next(row for row in read_record("reproducing.json")["results"] if row["item"] == "main-table")
     return f"{row['hours']:.0f}"
+
+
+def _published_significance() -> Sequence[Mapping[str, Any]]:
+    """MACRO against the baseline from the printed main table, model by model, Llama among them."""
+    results = load_main_table_study_rows(PUBLISHED)
+    differences = compute_differences_by_model(results, "Baseline", "MACRO")
+    return test_significance_by_model(differences)
+
+
+def _published_share_of_two_models() -> str:
+    """Share of the summed mean gains of the six models of the main table that the two largest have, in percent."""
+    means = sorted(row["mean"] for row in _published_significance() if row["model"] != LLAMA)
+    return f"{100 * sum(means[-2:]) / sum(means):.0f}"
+
+
+def _published_llama(name: str, template: str) -> str:
+    """A figure of the test over benchmarks for Llama."""
+    return template.format(next(row[name] for row in _published_significance() if row["model"] == LLAMA))
 
 
 def _mixture_gain_without(task: str) -> str:
@@ -333,6 +360,11 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "mixture-behind": lambda: _summary("best control", "mean"),
     "paper-settings-standard": _paper_settings_standard,
     "paper-main-hours": _paper_main_hours,
+    "published-top-two": _published_share_of_two_models,
+    "published-llama-mean": lambda: _published_llama("mean", "{:+.2f}"),
+    "published-llama-wins": lambda: _published_llama("wins", "{}"),
+    "published-llama-ties": lambda: _published_llama("ties", "{}"),
+    "published-llama-p": lambda: _published_llama("p_value", "{:.2g}"),
     "mawps-items": lambda: f"{count_test_items('mawps-direct'):,}",
     "mixture-searches": _mixture_searches,
     "mixture-smallest-p": _mixture_smallest_p,

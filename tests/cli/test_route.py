@@ -137,6 +137,10 @@ def test_draws_are_the_papers():
     drawn = json.loads(run("route", "draws", "--layers", "28", "--seed", "1", "--json").stdout)
     assert len(drawn) == 30
     assert drawn[27] == "L0-L5 L1-L9 RJ"
+    # The paper's routes of its models with 36 layers have at most 40 steps; otherwise it is the layers and twelve.
+    lengths = [[], ["--max-length", "40"], ["--max-length", "48"]]
+    of_36 = [json.loads(run("route", "draws", "--layers", "36", *more, "--json").stdout) for more in lengths]
+    assert of_36[0] == of_36[1] != of_36[2]
     refused = run("route", "draws", "--layers", "28", "--max-length", "3", status=2)
     assert "it must be at least 28" in refused.stderr
 

@@ -47,6 +47,6 @@ def test_validation_chooses():
 
 
 def test_more_disagreement_costs_more_losses():
-    rows = [make_row("the same and MACRO", share, 50) for share in (0.02, 0.2)]
+    rows = [make_row("standard pass, top-1, no Vit., MACRO", share, 50) for share in (0.02, 0.2)]
     assert rows[0]["losses"] < rows[1]["losses"]
     assert all(row["wins"] + row["ties"] + row["losses"] == pytest.approx(78) for row in rows)

@@ -5,16 +5,16 @@ import pytest
 from experiments.paper_stream import (
     BEST,
     DRAWS,
-    MAX_LENGTH,
     READINGS,
     SEEDS,
     count_contained,
     draw_programs,
     make_verbatim_rows,
     read_published_routes,
+    summarize_verbatim_controls,
 )
 from macro_routing.routes.space import RouteSpace
-from macro_routing.search.paper_stream import draw_first_programs
+from macro_routing.search.paper_stream import draw_first_programs, get_paper_max_length
 
 
 def test_most_published_routes_are_made_of_first_draws():
@@ -31,9 +31,21 @@ def test_some_are_drawn_verbatim():
     assert {(row["seed"], row["draw"]) for row in rows} == {(2, 7), (1, 27), (42, 14), (42, 5), (42, 17)}
 
 
+def test_the_longest_routes_are_the_papers():
+    assert {layers: get_paper_max_length(layers) for layers in (28, 32, 36, 40)} == {28: 40, 32: 44, 36: 40, 40: 52}
+
+
+def test_control_seeds_draw_fewer_verbatim():
+    summary = summarize_verbatim_controls(read_published_routes(), 4)
+    assert summary["n"] == 4
+    assert summary["all"]["own"] == 6
+    assert summary["all"]["mean"] < 6
+    assert summary["with_add"]["own"] == 2
+
+
 @pytest.mark.parametrize("layers", [28, 36])
 def test_draws_are_those_of_the_search(layers):
-    space = RouteSpace(layers, max_length=MAX_LENGTH[layers])
+    space = RouteSpace(layers, max_length=get_paper_max_length(layers))
     assert draw_programs(layers, 42, "no") == tuple(map(str, draw_first_programs(space, 42, DRAWS)))
 
 

@@ -72,6 +72,12 @@ def test_every_room_that_promises_it_imports_without_torch(installed):
     assert done.stdout.strip() == "0.1.0"
 
 
+def test_the_papers_configuration_is_installed(installed):
+    code = "from macro_routing.cli.paper_study import find_own_config; print(find_own_config().read_text())"
+    done = _run(installed, "-c", code)
+    assert done.stdout.strip() == (ROOT / "examples" / "paper.toml").read_text().strip()
+
+
 def test_the_wheel_carries_types_and_licence(installed):
     code = (
         "from importlib.metadata import files\n"

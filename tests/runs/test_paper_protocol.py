@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import shutil
 
 import pytest
 from transformers import AutoConfig
@@ -52,6 +53,15 @@ def test_preset_paper_loads_them_in_4_bits_unless_told_otherwise(mixtral, tmp_pa
     assert frozen.model.is_quantized
     assert frozen.model.config.quantization_config.bnb_4bit_quant_type == "nf4"
     assert any("is loaded in 4bit, as in the paper" in text for text in told)
+
+
+def test_a_checkpoint_that_is_quantized_already_is_loaded_as_it_is(mixtral, tmp_path):
+    folder = tmp_path / "quantized"
+    shutil.copytree(mixtral, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "awq", "bits": 4, "group_size": 128}
+    (folder / "config.json").write_text(json.dumps(config))
+    assert resolve_loading(make_run_config("small", str(folder), "paper")).quantization is None
 
 
 def test_without_bitsandbytes_it_says_how_to_deviate(mixtral, monkeypatch):

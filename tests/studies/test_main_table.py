@@ -2,15 +2,17 @@
 
 import dataclasses
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from macro_routing.errors import RunError, SettingsError
 from macro_routing.runs.comparison_results import read_method_runs, write_budget_curve
-from macro_routing.runs.result import SELECTED, TOP_1
+from macro_routing.runs.result import SELECTED, STANDARD, TOP_1, TOP_1_ANCHORED
 from macro_routing.studies.main_table import (
     check_model_names_unique,
+    describe_test_sets,
     find_first_searching_method,
     make_main_tables,
     rank_rows,
@@ -70,6 +72,36 @@ def test_a_variant_that_a_task_has_not_is_an_empty_cell(tmp_path, frozen):
     assert next(one for one in load_main_table_study_rows(context.folder.path) if one["method"] == TOP_1)[
         "accuracy"
     ].keys() == {"other"}
+
+
+def test_what_is_the_standard_pass_is_not_compared_with_it(tmp_path, frozen):
+    context = small_context(tmp_path, frozen)
+    run_main_table(context, MainTableSettings(("other",), (1, 2), ("small",), ("macro",)))
+    arms = {("small", OTHER): read_method_runs(context.folder.path / "runs" / "small--other")}
+    for arm in arms["small", OTHER]:
+        variants = {variant.name: variant for variant in arm.result.variants}
+        # As preset paper reports it in runs with an anchored final set.
+        anchored = dataclasses.replace(variants[STANDARD], name=TOP_1_ANCHORED)
+        object.__setattr__(arm.result, "variants", (*arm.result.variants, anchored))
+        arm.right[TOP_1_ANCHORED] = arm.right[STANDARD]
+    row = next(row for row in summarize_methods_by_model(arms) if row["method"] == TOP_1_ANCHORED)
+    assert (row["difference"], row["p"], row["p_holm"]) == (0, None, None)
+    compared = sum(row.get("p") is not None for row in summarize_methods_by_model(arms))
+    table = make_main_tables(arms, SELECTED["macro"]).table
+    assert "are not compared with it" in table.notes[1]
+    assert str(compared) in table.notes[-1] or compared <= 1
+
+
+def test_it_is_said_which_seeds_share_their_test_examples():
+    def make_run(seed, examples):
+        return SimpleNamespace(seed=seed, right={STANDARD: dict.fromkeys(examples, True)})
+
+    shared, own = [make_run(1, "ab"), make_run(2, "ab")], [make_run(1, "ab"), make_run(2, "bc")]
+    assert describe_test_sets({("m", OTHER): shared}) == "All seeds of a task have the same test examples. "
+    assert describe_test_sets({("m", OTHER): own}).startswith("Every seed has test examples of its own")
+    assert describe_test_sets({("m", OTHER): own[:1]}) == ""
+    both = describe_test_sets({("m", OTHER): shared, ("m", WRITTEN): own, ("n", OTHER): shared})
+    assert both.startswith("Seeds have the same test examples on other; on the other tasks")
 
 
 def test_models_of_one_name_and_methods_that_compare_nothing_are_rejected():

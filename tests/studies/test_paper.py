@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from macro_routing.cli import paper_study
 from macro_routing.cli.console import read_toml
 from macro_routing.errors import SettingsError
 from macro_routing.runs.comparison_results import read_method_runs
 from macro_routing.studies.paper import PaperSession
 from macro_routing.studies.paper_config import list_units, read_paper_config
+from macro_routing.studies.paper_estimate import divide_units, estimate_hours
 from macro_routing.tasks.benchmarks import BENCHMARKS
 from tests.cli.runner import run
 from tests.runs.small import small_folder, small_frozen, write_task_file
@@ -118,6 +120,24 @@ def test_two_machines_fill_the_paper_and_one_gathers_it(place, tmp_path):
     assert {row["method"] for row in table["table"]["rows"]} >= {"standard pass", "MACRO", "MACRO (top-1)", "Dr.LLM"}
     for name in ("composition", "transfer/transfer--tiny--1", "logit-lens/logit-lens--tiny--first.jsonl--1"):
         assert (tmp_path / "all" / name / "table.tex").is_file()
+    # Every other item has one table of its units.
+    one_route = json.loads((tmp_path / "all" / "one-route" / "data.json").read_text())
+    assert [(row["domain"], row["task"], row["seeds"]) for row in one_route["tables"]["table"]["rows"]] == [
+        ("in domain", "first.jsonl", 1),
+        ("out of domain", "second.jsonl", 1),
+        ("in domain", "mean", 1),
+        ("out of domain", "mean", 1),
+    ]
+    assert one_route["headline"].startswith("tiny: ")
+    assert "in domain" in one_route["headline"]
+    cost = json.loads((tmp_path / "all" / "cost" / "data.json").read_text())
+    assert [row["task"] for row in cost["tables"]["table"]["rows"]] == ["first.jsonl", "mean"]
+    assert "% time per item" in cost["headline"]
+    ablation = json.loads((tmp_path / "all" / "ablation" / "data.json").read_text())
+    (unit,) = [one for one in units if one.item.name == "ablation"]
+    assert (
+        ablation["headline"] == json.loads((whole.out / "ablation" / unit.name / "data.json").read_text())["headline"]
+    )
     # Dr.LLM has its published sizes: all 12 examples, ten simulations and the standard pass each.
     (labels,) = [
         found
@@ -157,11 +177,51 @@ def test_the_command(place, tmp_path):
     macro, drllm = 4 * (6 + 7) + 2 * 6 + 4 * 8, 12 * 11 + 2 * 8
     assert table["evaluations"] == 4 * (macro + drllm)
     assert table["expected_hours"] == pytest.approx(2 * (macro + drllm) * 0.72 * (1 + 2) / 3600)
-    done = run(*command, "--items", "main-table", "--part", "1/7", "--json", status=1, fresh=True)
+    done = run(*command, "--items", "main-table", "--part", "3/4", "--json", status=1, fresh=True)
     (table,) = json.loads(done.stdout)["items"]
     assert (table["item"], table["units"], table["done"]) == ("main-table", 8, 1)
     assert "missing" in done.stderr
     assert "must be I/N" in run(*command, "--part", "3/2", status=2).stderr
+
+
+@pytest.mark.parametrize("parts", [1, 2, 4, 7])
+def test_parts_take_about_the_same_time(parts):
+    config = read_paper_config(read_toml(PAPER))
+    units = list_units(config)
+    divided = divide_units(config, units, parts)
+    assert sorted(unit.name for part in divided for unit in part) == sorted(unit.name for unit in units)
+    assert all(part == [unit for unit in units if unit in part] for part in divided)
+    hours = [estimate_hours(config, part) for part in divided]
+    assert max(hours) - min(hours) < 0.01 * max(hours)
+
+
+def test_more_parts_than_units_leave_some_empty(place):
+    config = read_paper_config(read_toml(place / "paper.toml"), place / "models")
+    assert sorted(map(len, divide_units(config, list_units(config), 12))) == [0, 0, *([1] * 10)]
+
+
+def test_without_a_file_it_is_the_papers():
+    done = run("study", "paper", "--dry-run")
+    for text in (
+        "main-table: Mixtral-8x7B-Instruct-v0.1, Qwen3-14B",
+        "mmlu_pro",
+        "seeds 1, 2, 42",
+        "GPU-hours left, about:",
+    ):
+        assert text in done.stdout
+    assert "at most: " not in done.stdout
+    planned = json.loads(run("study", "paper", "--dry-run", "--json").stdout)["items"]
+    (table,) = [row for row in planned if row["item"] == "main-table"]
+    assert (table["models"], table["benchmarks"], table["seeds_of_item"]) == (6, 13, [1, 2, 42])
+    assert table["units"] == 6 * 13 * 3 * 3
+    (routes,) = [row for row in planned if row["item"] == "composition"]
+    assert (routes["models"], routes["benchmarks"], routes["units"]) == (7, 13, 0)  # Llama, too
+
+
+def test_an_installation_without_the_file_says_so(monkeypatch, tmp_path):
+    monkeypatch.setattr(paper_study, "__file__", str(tmp_path / "a" / "b" / "c" / "paper_study.py"))
+    with pytest.raises(SettingsError, match="name a file, such as"):
+        paper_study.find_own_config()
 
 
 def test_some_items_alone(place, tmp_path):
@@ -179,6 +239,8 @@ def test_some_items_alone(place, tmp_path):
     [
         ({"items": {"main-table": {"methods": ["macro"], "model": ["tiny"]}}}, "unknown key 'model'"),
         ({"items": {"cost": {"routes_of": "nothing"}}}, "routes_of of cost = 'nothing'"),
+        ({"items": {"cost": {"routes_of": ["main-table", "llama"]}}}, "routes_of of cost = '(main-table|llama)'"),
+        ({"items": {"composition": {}}}, "routes_of of composition = ''"),
         ({"items": {"table": {"study": "tables"}}}, "study of table = 'tables' is not allowed"),
         ({"items": {"main-table": {"methods": ["mcro"]}}}, "did you mean 'macro'"),
         ({"models": {"tiny": {}}}, "parameters of tiny"),
@@ -222,6 +284,10 @@ def test_the_papers_configuration_has_its_models_and_all_it_shows():
     published = json.loads((ROOT / "tests" / "data" / "published_results.json").read_text())
     names = {row["model"].rsplit("/", 1)[-1].removesuffix(" (4-bit)") for row in published}
     assert {name.rsplit("/", 1)[-1] for name in config.models} == names
+    assert {name: item.routes_of for item in config.items if (name := item.name) in {"composition", "cost"}} == {
+        "composition": ("main-table", "llama"),
+        "cost": ("main-table",),
+    }
     four_bits = {name for name, values in config.models.items() if values.get("quantization") == "4bit"}
     assert four_bits == {"mistralai/Mixtral-8x7B-Instruct-v0.1", "Qwen/Qwen3-14B"}
     assert {item.study for item in config.items} == {

@@ -71,6 +71,24 @@ def test_the_place_of_sciqs_right_answer_tells_nothing(tmp_path):
     assert all(70 <= places.count(place) <= 130 for place in range(4))
 
 
+def test_mmlu_pro_from_the_hub_has_the_same_examples_as_from_the_data_folder(tmp_path, monkeypatch):
+    """The hub has 70 more rows, worked examples for prompts; they must not be all that the search trains on."""
+    row, _ = ROWS["mmlu_pro"]
+    hub = [{**row, "question": f"Which is {number}?"} for number in range(2400)]
+    (tmp_path / "mmlu_pro").mkdir()
+    (tmp_path / "mmlu_pro" / "test.jsonl").write_text("\n".join(map(json.dumps, hub)))
+    rows = {"validation": [{**row, "question": f"Example {number}?"} for number in range(70)], "test": hub}
+    numbered = {
+        split: [(f"{split} {n}", one) for n, one in enumerate(split_rows)] for split, split_rows in rows.items()
+    }
+    splits = make_splits(load_task("mmlu_pro", data_dir=tmp_path), seed=1, test_seed=0)
+    monkeypatch.delenv("MACRO_DATA_DIR", raising=False)
+    monkeypatch.setattr("macro_routing.tasks.catalog._load_hub_rows", lambda _: numbered)
+    from_hub = make_splits(load_task("mmlu_pro"), seed=1, test_seed=0)
+    assert (len(from_hub.train), len(from_hub.validation), len(from_hub.test)) == (1000, 100, 800)
+    assert from_hub.fingerprints == splits.fingerprints
+
+
 def test_contamination_is_named():
     assert list_contamination_warnings(["gsm8k", "svamp"]) == []
     assert list_contaminating_tasks("gsm8k") == ["gsm8k_hard", "gsm8k_plus"]

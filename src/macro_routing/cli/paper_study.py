@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def paper(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG", help="A TOML file such as examples/paper.toml.")],
+    config: Annotated[
+        Path | None,
+        typer.Argument(metavar="CONFIG", help="A TOML file.", show_default="the paper's, examples/paper.toml"),
+    ] = None,
     out: Annotated[Path, typer.Option(help="Folder of all studies.", rich_help_panel=OUTPUT_PANEL)] = Path(
         "studies/paper"
     ),
@@ -35,7 +38,8 @@ def paper(
         str,
         typer.Option(
             metavar="I/N",
-            help="Run only the I-th of N parts, each on another machine; copy their folders into one at the end.",
+            help="Run only the I-th of N parts of about equal estimated time, each on another machine; copy their"
+            " folders into one at the end.",
             rich_help_panel=EXECUTION_PANEL,
         ),
     ] = "1/1",
@@ -55,7 +59,8 @@ def paper(
         bool,
         typer.Option(
             "--dry-run",
-            help="Only list the items, what is done, and the GPU-hours left; no model is loaded.",
+            help="Only list the items with their models and benchmarks, what is done, and about how many GPU-hours are"
+            " left; no model is loaded.",
             rich_help_panel=EXECUTION_PANEL,
         ),
     ] = False,
@@ -66,32 +71,42 @@ def paper(
     Finished runs are left alone and stopped ones continue. What cannot be run is named, such as a model that is not
     there, and the rest continues.
 
-    Example: `macro study paper examples/paper.toml --dry-run`
+    Example: `macro study paper --dry-run`
     """
     check_and_quiet_model_libraries()
     from macro_routing.studies.paper import PaperSession
     from macro_routing.studies.paper_config import list_units, read_paper_config
+    from macro_routing.studies.paper_estimate import divide_units
 
-    settings = read_paper_config(read_toml(config), model_dir)
+    settings = read_paper_config(read_toml(config or find_own_config()), model_dir)
     if items is not None:
         settings = settings.select_items(parse_names(items))
     index, parts = _parse_part(part)
     session = PaperSession(settings, out, minutes=minutes)
     if dry_run:
-        _print_items(session, as_json=as_json)
+        _print_items(session, as_json=as_json, is_plan=True)
         return
     with (
         make_progress_listener(out, []) as listener,
         show_hint_on_interrupt("the same command continues where it was"),
     ):
         session.listener = listener
-        is_over = session.run_units(list_units(settings)[index - 1 :: parts])
+        is_over = session.run_units(divide_units(settings, list_units(settings), parts)[index - 1])
         session.gather()
     _print_items(session, as_json=as_json)
     if not is_over:
         raise typer.Exit(PAUSED)
     if session.failures:
         raise typer.Exit(1)
+
+
+def find_own_config() -> Path:
+    """The paper's configuration: in an installed package a copy of it, in a checkout the file in examples."""
+    package = Path(__file__).parents[1]
+    for path in (package / "paper.toml", package.parents[1] / "examples" / "paper.toml"):
+        if path.is_file():
+            return path
+    raise SettingsError("the paper's configuration is not installed: name a file, such as examples/paper.toml")
 
 
 def _parse_part(text: str) -> tuple[int, int]:
@@ -102,20 +117,23 @@ def _parse_part(text: str) -> tuple[int, int]:
     return index, parts
 
 
-def _print_items(session: "PaperSession", *, as_json: bool) -> None:
+def _print_items(session: "PaperSession", *, as_json: bool, is_plan: bool = False) -> None:
     result = session.list_items()
     if as_json:
         print_json({"headline": result.headline, "items": list(result.table.rows), "notes": list(result.table.notes)})
         return
     columns = [column for column in result.table.columns if column.is_number or column.heading == "item"]
     print_study_table(columns, result.table.rows)
+    for row in result.table.rows if is_plan else ():
+        seeds = ", ".join(map(str, row["seeds_of_item"]))
+        print(f"{row['item']}: {row['models_of_item']}; {row['benchmarks_of_item']}; seeds {seeds}")
     for row in result.table.rows:
         if row["note"]:
             print(f"{row['item']}: {row['note']}")
     print(result.headline)
     hours = [row["expected_hours"] for row in result.table.rows]
     if None not in hours:
-        print(f"GPU-hours left, at most: {sum(hours):.1f}")
+        print(f"GPU-hours left, about: {sum(hours):.1f}")
     for note in result.table.notes:
         print(note)
     print_fields([("folder", str(session.out))])

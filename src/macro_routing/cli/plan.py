@@ -1,4 +1,4 @@
-"""What a search or a comparison would do and how long it takes at most; nothing is searched and nothing written."""
+"""What a search or a comparison would do and about how long it takes; nothing is searched and nothing written."""
 
 import dataclasses
 import sys

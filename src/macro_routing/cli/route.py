@@ -134,7 +134,10 @@ def _mixture_to_json(mixture: Mixture) -> dict[str, object]:
 def show_draws(
     layers: Annotated[int, typer.Option("--layers", "-n", min=1, help="Layers of the model.")],
     max_length: Annotated[
-        int | None, typer.Option(min=1, help="Maximum length of a route.", show_default="layers + 12")
+        int | None,
+        typer.Option(
+            min=1, help="Maximum length of a route.", show_default="the paper's: 40 for 36 layers, else layers + 12"
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the search; the paper's are 1, 2 and 42.")] = 42,
     count: Annotated[int, typer.Option(min=1, max=100_000, help="Number of draws; a round of the paper has 30.")] = 30,
@@ -142,14 +145,14 @@ def show_draws(
 ) -> None:
     """Print the programs that the paper's search draws first, with random numbers as inferred from its routes.
 
-    Example: `macro route draws --layers 32 --max-length 44 --seed 42 --count 30`
+    Example: `macro route draws --layers 36 --seed 42 --count 30`
     """
     from macro_routing.routes.space import RouteSpace
-    from macro_routing.search.paper_stream import draw_first_programs
+    from macro_routing.search.paper_stream import draw_first_programs, get_paper_max_length
     from macro_routing.settings import check_seed
 
     check_seed(seed)
-    space = RouteSpace(layers, max_length=max_length) if max_length else RouteSpace(layers)
+    space = RouteSpace(layers, max_length=max_length or get_paper_max_length(layers))
     programs = draw_first_programs(space, seed, count)
     if as_json:
         print_json([str(program) for program in programs])

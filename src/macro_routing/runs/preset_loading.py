@@ -12,12 +12,16 @@ from macro_routing.runs.presets import PAPER, is_loaded_in_4bit_by_paper
 
 
 def resolve_loading(config: RunConfig) -> LoadOptions:
-    """How the model is loaded: preset ``paper`` loads two models in 4 bits unless a quantization was given."""
+    """How the model is loaded: preset ``paper`` loads two models in 4 bits unless a quantization was given.
+
+    Checkpoints that are quantized already (AWQ, GPTQ) are loaded as they are.
+    """
     loading = config.loading
     if config.preset != PAPER or "quantization" in config.given.get("loading", {}):
         return loading
     folder = fetch_model_folder(config.model, revision=loading.revision)
-    if not is_loaded_in_4bit_by_paper(read_model_config(folder, config.model, loading)):
+    model_config = read_model_config(folder, config.model, loading)
+    if not is_loaded_in_4bit_by_paper(model_config) or getattr(model_config, "quantization_config", None):
         return loading
     if importlib.util.find_spec("bitsandbytes") is None:
         raise ModelError(

@@ -15,6 +15,11 @@ from macro_routing.routes.space import RouteSpace
 from macro_routing.search.policy import MarkovPolicy
 
 
+def get_paper_max_length(layers: int) -> int:
+    """The longest route of the paper's models of this depth: 40 for 36 layers, else twelve more than the layers."""
+    return 40 if layers == 36 else layers + 12
+
+
 @functools.cache
 def list_actions_in_paper_order(space: RouteSpace) -> tuple[int, ...]:
     """All actions: rejoin, moves, adds by (b, Δ)."""

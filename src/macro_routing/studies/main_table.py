@@ -23,7 +23,8 @@ from macro_routing.runs.comparison_results import MethodRun, read_method_runs
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.methods import STANDARD as STANDARD_METHOD
-from macro_routing.runs.result import ORACLE, ROUTE, SELECTED, STANDARD
+from macro_routing.runs.result import ORACLE, SELECTED, STANDARD
+from macro_routing.studies.best_routes import list_best_route_per_task, make_best_routes_table
 from macro_routing.studies.context import StudyContext
 from macro_routing.studies.folder import StudyFolder
 from macro_routing.studies.paired_comparisons import (
@@ -40,11 +41,8 @@ from macro_routing.studies.tables import (
     RANKS_NOTE,
     Column,
     Row,
-    Table,
     difference_columns,
     make_text_column,
-    number_column,
-    percentage_column,
 )
 from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
 
@@ -165,9 +163,9 @@ def make_main_tables(runs: RunsByTask, leading: str) -> StudyResult:
         _make_columns(tasks),
         rows,
         sizes,
-        "Mean ± sample standard deviation over seeds, in percent of the test examples; every seed's standard pass is"
-        " scored on that seed's own test examples. The average is unweighted over tasks, and so is its difference to"
-        " the standard pass.",
+        f"Mean ± sample standard deviation over seeds, in percent of the test examples. {describe_test_sets(runs)}The"
+        " average is unweighted over tasks, and so is its difference to the standard pass. Routes that are all the"
+        " standard pass are not compared with it.",
         RANKS_NOTE + " An oracle knows the answers and is not ranked.",
     )
     differences = {
@@ -220,10 +218,32 @@ def describe_test_sizes(runs: RunsByTask) -> str:
     return f"Seeds {', '.join(map(str, seeds))}; test examples: {tasks}."
 
 
+def describe_test_sets(runs: RunsByTask) -> str:
+    """Which tasks' seeds share their test examples, and with them the standard pass's score; empty for one seed."""
+    shared: dict[str, bool] = {}
+    for (_, task), of_task in runs.items():
+        by_seed = {run.seed: frozenset(run.right[STANDARD]) for run in of_task}
+        if len(by_seed) > 1:
+            shared[str(task)] = shared.get(str(task), True) and len(set(by_seed.values())) == 1
+    if not shared:
+        return ""
+    if all(shared.values()):
+        return "All seeds of a task have the same test examples. "
+    if not any(shared.values()):
+        return "Every seed has test examples of its own, on which its standard pass is scored, too. "
+    names = ", ".join(task for task, is_shared in shared.items() if is_shared)
+    return (
+        f"Seeds have the same test examples on {names}; on the other tasks every seed has its own, on which its"
+        " standard pass is scored, too. "
+    )
+
+
 def _summarize_best_method(rows: Sequence[Row]) -> str:
     """The highest average; looked for among the results themselves, so it is likely to be lower the next time."""
     judged = [row for row in rows if row["kind"] != ORACLE and row["difference"] is not None]
     best = max(judged, key=lambda row: row["difference"])
+    if best["p_holm"] is None:  # all others are worse or are the standard pass, too
+        return f"No average is above the standard pass's: {best['method']} on {best['model']} is the standard pass."
     picked = f"The highest of {len(judged)} averages, picked on these results"
     return (
         f"{picked if len(judged) > 1 else 'The only average'}: {best['method']} on {best['model']},"
@@ -277,7 +297,16 @@ def _summarize_method(model: str, name: str, runs_by_task: Mapping[str, Sequence
     if not is_fully_scored:
         return {**row, **dict.fromkeys(("difference", "low", "high", "p", "n"))}
     pairs = [[(run.right[STANDARD], run.right[name]) for run in runs] for runs in by_task.values()]
-    return {**row, **make_mean_difference_cells(pairs)}
+    cells = make_mean_difference_cells(pairs)
+    if all(_is_standard_pass(run, name) for runs in by_task.values() for run in runs):
+        cells["p"] = None  # it cannot differ from itself
+    return {**row, **cells}
+
+
+def _is_standard_pass(run: MethodRun, name: str) -> bool:
+    """Whether a way to choose a route has chosen the standard pass."""
+    routes = {variant.name: variant.route for variant in run.result.variants}
+    return routes[name] == routes[STANDARD]
 
 
 def _compute_accuracy_over_examples(run: MethodRun, name: str) -> float:
@@ -334,55 +363,3 @@ def _list_results_for_significance(rows: Sequence[Row]) -> list[dict[str, Any]]:
         }
         for row in rows
     ]
-
-
-# --- best routes --------------------------------------------------------------------------------------------------
-
-
-def list_best_route_per_task(runs: RunsByTask, name: str) -> list[dict[str, Any]]:
-    """A row per model and task: of all seeds the route with the best validation accuracy, not the best test."""
-    rows = []
-    for (model, task), of_task in runs.items():
-        candidates = [run for run in of_task if SELECTED[run.method] == name and run.result.kind == ROUTE]
-        if not candidates:
-            continue
-        best = max(candidates, key=lambda run: (_read_validation_accuracy(run), -run.seed))
-        comparison, route = best.result.comparison, best.result.best_route
-        rows.append(
-            {
-                "model": model,
-                "task": str(task),
-                "seed": best.seed,
-                "standard": comparison.baseline,
-                "accuracy": comparison.routed,
-                "difference": comparison.difference,
-                "base_layers": route.layers,
-                "layers": route.length,
-                "route": "standard pass" if route.is_standard else str(route),
-            }
-        )
-    return rows
-
-
-def _read_validation_accuracy(method_run: MethodRun) -> float:
-    run = RunFolder.open(Path(method_run.result.folder))
-    with run.explain_damaged_files(run_files.CANDIDATES):
-        choice = run.read_json(run_files.CANDIDATES)
-        chosen = [candidate for candidate in choice["candidates"] if candidate["route"] == choice["chosen"]]
-        return float(chosen[0]["correct"] / chosen[0]["n"]) if chosen else 0.0
-
-
-def make_best_routes_table(rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Task, standard pass, route, difference, layers, route."""
-    columns = [
-        make_text_column("model", "model"),
-        make_text_column("task", "task"),
-        percentage_column("standard, %", "standard"),
-        percentage_column("route, %", "accuracy"),
-        number_column("difference, points", "difference", format_points),
-        Column("layers", lambda row: f"{row['base_layers']} → {row['layers']}"),
-        make_text_column("route", "route", is_code=True),
-        number_column("seed", "seed"),
-    ]
-    notes = ("Of all seeds the route with the best validation accuracy; accuracies are of its own test set.",)
-    return Table("Best routes", columns, rows, notes)

@@ -1,7 +1,7 @@
 """One route for a model: one policy searched on a pooled task list, tested in and out of domain (paper)."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from macro_routing.report.formatting import format_points
@@ -9,6 +9,7 @@ from macro_routing.routes.mixture import RouteOrMixture
 from macro_routing.runs import folder as run_files
 from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.prepare import check_run_inputs_unchanged, check_same_settings, prepare_run
+from macro_routing.runs.prepared_run import PreparedRun
 from macro_routing.runs.result import read_result
 from macro_routing.studies import question_overlap
 from macro_routing.studies.context import StudyContext
@@ -20,7 +21,7 @@ from macro_routing.studies.paired_comparisons import (
     make_corrected_comparison_table,
     make_mean_difference_cells,
 )
-from macro_routing.studies.pooled_task import POOL, make_pooled_task, with_multitask_evaluator
+from macro_routing.studies.pooled_task import POOL, count_shared_examples, make_pooled_task, with_multitask_evaluator
 from macro_routing.studies.settings import OneRouteForAllTasksSettings
 from macro_routing.studies.study_result import StudyResult
 from macro_routing.studies.tables import Row, difference_columns, make_text_column, number_column, percentage_column
@@ -45,7 +46,13 @@ def run_one_route_for_all_tasks_study(context: StudyContext, settings: OneRouteF
     inside, seed = settings.task_names, settings.seed
     context.require_route_method()
     question_overlap.check_pooled_tasks_overlap(inside)
-    route = _search_pooled_task(context, inside, seed)
+    tested = collect_test_questions(context, settings)
+    members = {str(task): context.prepare_task(task, seed) for task in inside}
+    left_out = count_shared_examples(members, tested)
+    left_out_note = describe_left_out_examples(members, left_out)
+    if left_out:
+        context.listener.on_message(f"warning: {left_out_note}")
+    route = _search_pooled_task(context, members, tested, seed)
     rows: list[dict[str, Any]] = []
     correct: dict[tuple[str, str], SeedPairs] = {}
     for domain, tasks in ((INSIDE, inside), (OUTSIDE, settings.out_of_domain_names)):
@@ -62,7 +69,7 @@ def run_one_route_for_all_tasks_study(context: StudyContext, settings: OneRouteF
                     "task": str(task),
                     "standard": statistics.mean(standard["correct"]),
                     "accuracy": statistics.mean(routed["correct"]),
-                    question_overlap.KEY: question_overlap.find_contaminating_search_tasks(task, inside),
+                    question_overlap.KEY: question_overlap.find_rewritten_search_tasks(task, inside),
                     **compute_paired_score_difference(standard, routed),
                 }
             )
@@ -74,10 +81,34 @@ def run_one_route_for_all_tasks_study(context: StudyContext, settings: OneRouteF
         f"The route `{route}` was searched and chosen on the pooled training and validation examples of"
         f" {', '.join(map(str, inside))}, seed {seed}. Means over tasks are unweighted."
     )
-    table = make_corrected_comparison_table("One model, one route", _COLUMNS, rows, note, question_overlap.NOTE)
+    notes = [note, *([left_out_note] if left_out else []), question_overlap.REWRITTEN_NOTE]
+    table = make_corrected_comparison_table("One model, one route", _COLUMNS, rows, *notes)
     title = f"One route for {context.describe_model_and_tasks(inside)}: difference to the standard pass, 95 % intervals"
     figure = draw_differences(STUDY, title, [(f"{row['domain']}: {row['task']}", row) for row in rows], route)
-    return StudyResult(STUDY, _describe_mean_gains_by_domain(route, rows), table, [figure], {"route": str(route)})
+    return StudyResult(
+        STUDY,
+        _describe_mean_gains_by_domain(route, rows),
+        table,
+        [figure],
+        {"route": str(route), "left_out_of_pool": left_out},
+    )
+
+
+def collect_test_questions(context: StudyContext, settings: OneRouteForAllTasksSettings) -> set[str]:
+    """The normalized test questions of every task that the study tests on, in domain and out of it."""
+    runs = [context.prepare_task(task, settings.seed) for task in settings.study_task_names]
+    return {example.normalized_question for run in runs for example in run.splits.test}
+
+
+def describe_left_out_examples(members: Mapping[str, PreparedRun], left_out: Mapping[str, Mapping[str, int]]) -> str:
+    """How many of the pool's examples are another task's test questions, by task."""
+    size = sum(len(run.splits.train) + len(run.splits.validation) for run in members.values())
+    counts = {task: sum(of_task.values()) for task, of_task in left_out.items()}
+    by_task = ", ".join(f"{task} {count}" for task, count in counts.items())
+    return (
+        f"{sum(counts.values())} of the {size} training and validation examples of the tasks are test questions of"
+        f" another task and were left out of the pool ({by_task})."
+    )
 
 
 def _describe_mean_gains_by_domain(route: RouteOrMixture, rows: Sequence[Row]) -> str:
@@ -87,7 +118,9 @@ def _describe_mean_gains_by_domain(route: RouteOrMixture, rows: Sequence[Row]) -
     return f"{route}: {', '.join(means)}."
 
 
-def _search_pooled_task(context: StudyContext, tasks: Sequence[TaskWithAnswerMode], seed: int) -> RouteOrMixture:
+def _search_pooled_task(
+    context: StudyContext, members: Mapping[str, PreparedRun], tested: Collection[str], seed: int
+) -> RouteOrMixture:
     """The pool's search in an ordinary run's folder."""
     folder_path = context.folder.run_folder(f"{POOL}-{seed}")
     # The pool's own mode only counts tokens; every example is answered in its task's mode.
@@ -97,9 +130,8 @@ def _search_pooled_task(context: StudyContext, tasks: Sequence[TaskWithAnswerMod
         if RunFolder.open(folder_path).is_finished:
             return read_result(RunFolder.open(folder_path)).best_route
     context.raise_if_time_limit_passed()
-    members = {str(task): context.prepare_task(task, seed) for task in tasks}
     known: dict[str, Any] = {"frozen": context.frozen_model, "listener": context.listener, "store": context.store}
-    run = with_multitask_evaluator(prepare_run(config, task=make_pooled_task(members), **known), members)
+    run = with_multitask_evaluator(prepare_run(config, task=make_pooled_task(members, tested), **known), members)
     is_begun = (folder_path / run_files.RUN).is_file()
     folder = RunFolder.open(folder_path) if is_begun else RunFolder.create(folder_path)
     with folder.lock():
@@ -113,7 +145,7 @@ def _search_pooled_task(context: StudyContext, tasks: Sequence[TaskWithAnswerMod
 def make_domain_mean_rows(
     domain: str, rows: Sequence[Row], correct: Mapping[tuple[str, str], SeedPairs]
 ) -> list[dict[str, Any]]:
-    """A row with the mean over a domain's tasks that share no questions with the pool; none if there are none."""
+    """A row with the mean over a domain's tasks that have no rewritten questions of the pool; none without such."""
     clean_rows = [row for row in rows if row["domain"] == domain and not row[question_overlap.KEY]]
     if not clean_rows:
         return []

@@ -44,12 +44,14 @@ from macro_routing.studies.paper_config import (
     COST,
     LOGIT_LENS,
     MAIN_TABLE,
+    ONE_ROUTE,
     PaperConfig,
     PaperItem,
     PaperUnit,
     list_units_of_item,
 )
 from macro_routing.studies.paper_estimate import count_unit_evaluations, estimate_hours
+from macro_routing.studies.paper_gathering import UnitResult, gather_item
 from macro_routing.studies.study_result import DATA, StudyResult, write_study_result
 from macro_routing.studies.sweep import run_hyperparameter_sweep
 from macro_routing.studies.tables import Table, make_text_column, number_column
@@ -60,7 +62,7 @@ _TIMES, _LOCK = "times", "lock"
 _SEARCHING_STUDIES: dict[str, Callable[[StudyContext, Any], StudyResult]] = {
     "ablation": run_state_factor_ablation,
     "sweep": run_hyperparameter_sweep,
-    "one-route": run_one_route_for_all_tasks_study,
+    ONE_ROUTE: run_one_route_for_all_tasks_study,
     "transfer": run_transfer,
 }
 
@@ -187,10 +189,12 @@ class PaperSession:
 
     def _read_subject(self, unit: PaperUnit) -> RouteWithSearchedTask:
         """The route that the main table has found for a unit's task."""
-        table = self.config.find_item(unit.item.routes_of)
-        path = self._find_run(table, unit)
-        if not (path / run_files.RESULT).is_file():
-            raise RoutesMissingError(f"{table.name} has no route for it yet: {path.parent.name}, {path.name}")
+        tables = self.config.find_tables(unit.item)
+        paths = [self._find_run(table, unit) for table in tables]
+        path = next((path for path in paths if (path / run_files.RESULT).is_file()), None)
+        if path is None:
+            names, missing = ", ".join(table.name for table in tables), paths[0]
+            raise RoutesMissingError(f"{names} has no route for it yet: {missing.parent.name}, {missing.name}")
         assert unit.seed is not None
         return RouteWithSearchedTask(read_result(RunFolder.open(path)).best_route, unit.parsed_task, unit.seed)
 
@@ -215,14 +219,26 @@ class PaperSession:
             for item in self.config.items:
                 if item.study == MAIN_TABLE:
                     self._gather_main_table(item)
-                elif item.study == COMPOSITION and any(
-                    (self.out / item.routes_of).rglob(f"{MACRO}-*/{run_files.RESULT}")
-                ):
-                    routes = find_finished_runs([self.out / item.routes_of], MACRO)
-                    self._write(self.out / item.name, run_route_composition_study(routes))
+                elif item.study == COMPOSITION:
+                    folders = [self.out / name for name in item.routes_of]
+                    if any(result for path in folders for result in path.rglob(f"{MACRO}-*/{run_files.RESULT}")):
+                        routes = find_finished_runs([path for path in folders if path.is_dir()], MACRO)
+                        self._write(self.out / item.name, run_route_composition_study(routes))
+                elif results := [
+                    self._read_unit_result(unit) for unit in list_units_of_item(item) if self.is_finished(unit)
+                ]:
+                    self._write(self.out / item.name, gather_item(item, results))
             result = self.list_items()
             self._write(self.out, result)
         return result
+
+    def _read_unit_result(self, unit: PaperUnit) -> UnitResult:
+        path = self._get_folder(unit) / DATA
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunError(f"{path} is damaged ({error}); remove it and the same command makes it again") from None
+        return UnitResult(unit, data)
 
     def _gather_main_table(self, item: PaperItem) -> None:
         """The tables of all tasks that the method in question was run on."""
@@ -249,13 +265,14 @@ class PaperSession:
         done, units = (sum(row[name] for row in rows) for name in ("done", "units"))
         note = (
             "A unit is one run of a main table, or another study of one model. Hours are those of one machine with its"
-            " GPU. Evaluations (route × example) and expected hours are at most: searches stop early and repeat routes."
+            " GPU. Evaluations (route × example) are at most, since searches stop early and repeat routes."
         )
         notes = [note]
         if self.config.throughput is not None:
+            milliseconds = 1000 * self.config.throughput.seconds_per_evaluation
             notes.append(
-                f"Expected hours scale {1000 * self.config.throughput.seconds_per_evaluation:.2g} ms per evaluation of"
-                f" a model of {self.config.throughput.parameters:g} billion parameters by the parameters that a token"
+                f"Expected hours are estimated for so many evaluations: {milliseconds:.2g} ms per evaluation of a model"
+                f" of {self.config.throughput.parameters:g} billion parameters, scaled by the parameters that a token"
                 " meets. 4-bit models whose de-quantized weights do not fit are decoded eagerly and take longer than"
                 " that; training routers is left out."
             )
@@ -271,6 +288,10 @@ class PaperSession:
             "item": item.name,
             "shows": item.shows,
             "models_of_item": models,
+            "models": len(item.models),
+            "benchmarks": len(item.settings.study_task_names),
+            "benchmarks_of_item": ", ".join(map(str, item.settings.study_task_names)),
+            "seeds_of_item": list(getattr(item.settings, "seeds", item.seeds)),
             "units": len(units),
             "done": len(units) - len(missing),
             "hours": sum(map(self.read_seconds, units)) / 3600,
@@ -284,10 +305,11 @@ _COLUMNS = [
     make_text_column("item", "item"),
     make_text_column("shows", "shows"),
     make_text_column("models", "models_of_item"),
+    number_column("benchmarks", "benchmarks"),
     number_column("units", "units"),
     number_column("done", "done"),
     number_column("hours", "hours", "{:.2f}".format),
     number_column("evaluations left", "evaluations", "{:,}".format),
-    number_column("GPU-hours left", "expected_hours", "{:.1f}".format),
+    number_column("GPU-hours left, about", "expected_hours", "{:.1f}".format),
     make_text_column("", "note"),
 ]

@@ -28,6 +28,7 @@ from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode, pars
 from macro_routing.tasks.catalog import list_task_names
 
 MAIN_TABLE, COMPOSITION, COST, LOGIT_LENS = "main-table", "composition", "cost", "logit-lens"
+ONE_ROUTE = "one-route"
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ SETTINGS: dict[str, type] = {
     MAIN_TABLE: MainTableSettings,
     "ablation": AblationSettings,
     "sweep": HyperparameterSweepSettings,
-    "one-route": OneRouteForAllTasksSettings,
+    ONE_ROUTE: OneRouteForAllTasksSettings,
     "transfer": TransferSettings,
     LOGIT_LENS: LogitLensSettings,
     COST: CostStudySettings,
@@ -65,8 +66,8 @@ class PaperItem:
     seeds: tuple[int, ...]
     settings: Any
     """Of the study."""
-    routes_of: str = ""
-    """The main table whose routes are used."""
+    routes_of: tuple[str, ...] = ()
+    """The main tables whose routes are used."""
 
 
 @dataclass(frozen=True)
@@ -119,9 +120,9 @@ class PaperConfig:
         selected, left_out = ([item for item in self.items if (item.name in names) is kept] for kept in (True, False))
         return dataclasses.replace(self, items=tuple(selected), left_out=tuple(left_out))
 
-    def find_item(self, name: str) -> PaperItem:
-        """An item by its name, also one that is not run."""
-        return next(item for item in (*self.items, *self.left_out) if item.name == name)
+    def find_tables(self, item: PaperItem) -> list[PaperItem]:
+        """The main tables whose routes an item uses, also those that are not run."""
+        return [table for table in (*self.items, *self.left_out) if table.name in item.routes_of]
 
 
 def read_paper_config(values: Mapping[str, Any], model_dir: Path | None = None) -> PaperConfig:
@@ -141,7 +142,8 @@ def read_paper_config(values: Mapping[str, Any], model_dir: Path | None = None) 
     tables = [item.name for item in built if item.study == MAIN_TABLE]
     for item in built:
         if item.study in USES_ROUTES:
-            check_choice(f"routes_of of {item.name}", item.routes_of, tuple(tables))
+            for name in item.routes_of or ("",):
+                check_choice(f"routes_of of {item.name}", name, tuple(tables))
     throughput = values.get("throughput")
     speed = build_settings(Throughput, throughput, "[throughput]") if throughput else None
     config = PaperConfig(dict(values.get("runs", {})), models, built, speed, model_dir)
@@ -160,7 +162,7 @@ def _read_item(name: str, values: Mapping[str, Any], known_models: Sequence[str]
     }
     study, shows = settings.pop("study", name), settings.pop("shows", "")
     check_choice(f"study of {name}", study, tuple(SETTINGS))
-    models, routes_of = settings.pop("models", tuple(known_models)), settings.pop("routes_of", "")
+    models, routes_of = settings.pop("models", tuple(known_models)), settings.pop("routes_of", ())
     for model in models:
         check_choice(f"models of {name}", model, tuple(known_models))
     kind = SETTINGS[study]
@@ -176,7 +178,12 @@ def _read_item(name: str, values: Mapping[str, Any], known_models: Sequence[str]
     for task in parse_task_names(built.tasks):
         if not Path(task.task).suffix:  # a file may be on another machine
             check_choice(f"tasks of {name}", task.task, tuple(list_task_names()))
-    return PaperItem(name, study, str(shows), tuple(models), tuple(seeds), built, routes_of)
+    return PaperItem(name, study, str(shows), tuple(models), tuple(seeds), built, _make_names(routes_of))
+
+
+def _make_names(value: Any) -> tuple[Any, ...]:
+    """One name or several."""
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _check_seeds(name: str, seeds: Any) -> tuple[int, ...]:

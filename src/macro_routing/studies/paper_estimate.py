@@ -1,6 +1,6 @@
 """What the paper's units would cost: evaluations by the settings, hours by a recorded speed; no model is needed."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from macro_routing.peers.per_example_search import PUBLISHED_EXAMPLES
 from macro_routing.runs.config import RunConfig
@@ -10,6 +10,7 @@ from macro_routing.studies.paper_config import (
     COST,
     LOGIT_LENS,
     MAIN_TABLE,
+    ONE_ROUTE,
     PaperConfig,
     PaperItem,
     PaperUnit,
@@ -50,8 +51,9 @@ def count_unit_evaluations(config: PaperConfig, unit: PaperUnit) -> int:
 def _count_study(item: PaperItem, search: int, count_test: Callable[[TaskWithAnswerMode], int]) -> int:
     tasks, settings = item.settings.task_names, item.settings
     tests = sum(map(count_test, tasks))
-    if item.study == "one-route":
-        return search + 2 * sum(map(count_test, settings.study_task_names))
+    if item.study == ONE_ROUTE:
+        # The search tests its variants on the pool; then the route and the standard pass are tested by task.
+        return search + _TESTED_ROUTES * tests + 2 * sum(map(count_test, settings.study_task_names))
     if item.study == "transfer":
         return len(tasks) * (search + tests) + _TESTED_ROUTES * tests
     variants = 4 if item.study == "ablation" else len(settings.values) + 1
@@ -69,6 +71,22 @@ def _count_labels(config: RunConfig, method: str) -> int:
     """Of Dr.LLM: its published tree searches."""
     settings = config.build_search_settings({}, method)
     return int(min(PUBLISHED_EXAMPLES, config.data.training) * (settings.simulations + 1))
+
+
+def divide_units(config: PaperConfig, units: Sequence[PaperUnit], parts: int) -> list[list[PaperUnit]]:
+    """Units in so many parts of about the same estimated time; within a part the given order is kept.
+
+    The longest unit goes first, each to the part with the least so far. What is done already does not matter: every
+    machine divides alike.
+    """
+    times = [count_unit_evaluations(config, unit) * config.models[unit.model]["parameters"] for unit in units]
+    sums = [0.0] * parts
+    indexes: list[list[int]] = [[] for _ in range(parts)]
+    for index in sorted(range(len(units)), key=lambda index: -times[index]):
+        least = min(range(parts), key=lambda part: (sums[part], len(indexes[part])))
+        sums[least] += times[index]
+        indexes[least].append(index)
+    return [[units[index] for index in sorted(of_part)] for of_part in indexes]
 
 
 def estimate_hours(config: PaperConfig, units: Iterable[PaperUnit]) -> float | None:

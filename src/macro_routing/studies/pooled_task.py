@@ -2,7 +2,7 @@
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,9 +56,26 @@ def get_member_task(example: Example) -> str:
     return example.id.split(_MARK, 1)[0]
 
 
-def make_pooled_task(runs: Mapping[str, PreparedRun]) -> Task:
-    """One task of several tasks' splits, which stay what they are: no test example becomes a training one."""
+def count_shared_examples(runs: Mapping[str, PreparedRun], tested: Collection[str]) -> dict[str, dict[str, int]]:
+    """By task, its training and validation examples whose questions are among ``tested``; tasks with none left out."""
+    counts = {
+        name: {
+            split: sum(example.normalized_question in tested for example in run.splits.get_split(split))
+            for split in (TRAIN, VALIDATION)
+        }
+        for name, run in runs.items()
+    }
+    return {name: count for name, count in counts.items() if any(count.values())}
+
+
+def make_pooled_task(runs: Mapping[str, PreparedRun], tested: Collection[str] = ()) -> Task:
+    """One task of several tasks' splits, which stay what they are: no test example becomes a training one.
+
+    Training and validation examples whose normalized questions are among ``tested`` are left out.
+    """
     pools = {split: tuple(_interleave_examples(runs, split)) for split in (TRAIN, VALIDATION, TEST)}
+    for split in (TRAIN, VALIDATION):
+        pools[split] = tuple(example for example in pools[split] if example.normalized_question not in tested)
     # Prompts and grader are never used: every example is asked by its own task.
     return Task(POOL, TEXT, GRADERS["text"], PromptTemplates(), None, pools, keeps_validation=True)
 

@@ -30,6 +30,8 @@ class Benchmark:
     test_size: int | None
     """Number of test examples in the paper; None if it does not say."""
     licence: str
+    unused_splits: tuple[str, ...] = ()
+    """The hub's splits that are no evaluation items, such as worked examples for prompts."""
 
 
 def _read_column_as_text(row: RowColumns, column: str) -> str:
@@ -173,7 +175,9 @@ _ROWS: tuple[tuple[str, str, str, str, str, str | None, RowReader, int | None, s
     ),
     ("arc_easy", "ARC-Easy", CHOICE, "arc_easy", "allenai/ai2_arc", "ARC-Easy", _read_arc, None, "CC BY-SA 4.0"),
 )
-BENCHMARKS = {row[0]: Benchmark(*row) for row in _ROWS}
+_UNUSED_SPLITS = {"mmlu_pro": ("validation",)}
+"""MMLU-Pro's validation split is 70 worked examples for prompts; training on it would leave 64 examples."""
+BENCHMARKS = {row[0]: Benchmark(*row, _UNUSED_SPLITS.get(row[0], ())) for row in _ROWS}
 
 CONTAMINATED_PAIRS = {
     ("gsm8k", "gsm8k_hard"): "GSM8K-Hard is made from GSM8K's test questions",
@@ -185,11 +189,18 @@ CONTAMINATED_PAIRS = {
     ("asdiv", "asdiv_a"): "ASDiv-A is the arithmetic part of ASDiv",
 }
 """Pairs of tasks that share questions: a route found on one must not be tested on the other as unseen."""
+_REWRITING_TASKS = {"gsm8k_hard", "gsm8k_plus"}
+"""Their questions are rewritten ones of another task: a comparison of the questions does not find the pairs."""
 
 
 def list_contaminating_tasks(name: str) -> list[str]:
     """List the tasks that share questions with this one."""
     return [other for pair in CONTAMINATED_PAIRS if name in pair for other in pair if other != name]
+
+
+def list_tasks_with_rewritten_questions(name: str) -> list[str]:
+    """List the tasks that share questions with this one in other words or with other numbers."""
+    return [other for other in list_contaminating_tasks(name) if _REWRITING_TASKS & {name, other}]
 
 
 def list_contamination_warnings(names: list[str]) -> list[str]:

@@ -71,6 +71,7 @@ def _load_benchmark(entry: Benchmark, data_dir: Path | None) -> Task:
     pools = {
         split: rows_to_examples(split_rows, entry.read, f"{entry.name}/{split}", 0)
         for split, split_rows in rows.items()
+        if split not in entry.unused_splits
     }
     return Task(
         entry.name,
