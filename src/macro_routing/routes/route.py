@@ -1,7 +1,7 @@
 """What a route is: the executed order of a model's layers (paper, section "Method"; specification §1).
 
 A *program* is what a policy writes: steps, then usually ``RJ`` (rejoin). A *route* is what is executed:
-the program with ``RJ`` replaced by the standard layers that are left. Probabilities belong to programs;
+the program with ``RJ`` replaced by the layers after the last one, to the end of the model. Probabilities belong to programs;
 only routes are compared, hashed, scored, stored and exported.
 """
 
@@ -162,12 +162,12 @@ class Route:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Program:
-    """What a policy writes: steps, and whether the standard layers that are left follow (``RJ``)."""
+    """What a policy writes: steps, and whether the layers after the last one follow to the end (``RJ``)."""
 
     steps: tuple[Step, ...]
     """The steps that were written."""
     rejoin: bool = True
-    """Whether the standard layers that are left follow."""
+    """Whether the layers after the last one follow, to the end of the model."""
 
     def __post_init__(self) -> None:
         """Reject an empty program: ``RJ`` continues after a layer, so there must be one."""
