@@ -1,8 +1,8 @@
 """What a route is: the executed order of a model's layers (paper, section "Method"; specification §1).
 
 A *program* is what a policy writes: steps, then usually ``RJ`` (rejoin). A *route* is what is executed:
-the program with ``RJ`` replaced by the layers after the last one, to the end of the model. Probabilities belong to programs;
-only routes are compared, hashed, scored, stored and exported.
+the program with ``RJ`` replaced by the layers after the last one, to the end of the model. Probabilities belong to
+programs; only routes are compared, hashed, scored, stored and exported.
 """
 
 import math
