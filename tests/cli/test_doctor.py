@@ -3,18 +3,12 @@ import json
 import pytest
 
 from tests.cli.runner import run
-from tests.models.tiny import tiny_model
+from tests.models.tiny import tiny_folder
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    from macro_routing.models import load_model
-
-    tokenizer = load_model("smollm2-135m").tokenizer
-    path = tmp_path_factory.mktemp("tiny")
-    tiny_model("llama", vocab_size=len(tokenizer)).save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return path
+    return tiny_folder(tmp_path_factory.mktemp("tiny"), "llama")
 
 
 def test_doctor_prints_a_table_and_passes(folder):
