@@ -39,14 +39,14 @@ def run(*arguments, status=0, stdin=None, code=None, cwd=None, environment=ENVIR
     return done
 
 
-def run_script(path, cwd):
-    """Run a file of Python with the heavy libraries loaded already, and insist that it ends well."""
+def run_script(path, cwd=None, status=0):
+    """Run a file of Python with the heavy libraries loaded already, and insist on its exit status."""
     command = [sys.executable, str(path)]
     if CAN_FORK:
         done = _forked(command, {"arguments": [], "script": str(path)}, None, cwd)
     else:
         done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, cwd=cwd, check=False)
-    assert done.returncode == 0, f"{path} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    assert done.returncode == status, f"{path} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 
 

@@ -2,19 +2,13 @@ import json
 
 import pytest
 
-from tests.cli.runner import run
-from tests.models.tiny import tiny_model
+from tests.cli.runner import run, run_script
+from tests.models.tiny import tiny_folder
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    from macro_routing.models import load_model
-
-    tokenizer = load_model("smollm2-135m").tokenizer
-    path = tmp_path_factory.mktemp("tiny")
-    tiny_model("llama", vocab_size=len(tokenizer)).save_pretrained(path)
-    tokenizer.save_pretrained(path)
-    return path
+    return tiny_folder(tmp_path_factory.mktemp("tiny"), "llama")
 
 
 def test_doctor_prints_a_table_and_passes(folder):
@@ -59,8 +53,9 @@ def test_doctor_as_json_with_a_route(folder):
     assert any("L1(+h-2)" in finding["detail"] for finding in report["findings"])
 
 
-def test_a_failing_check_is_status_1(folder):
-    code = (
+def test_a_failing_check_is_status_1(folder, tmp_path):
+    program = tmp_path / "broken_doctor.py"
+    program.write_text(
         "import sys\n"
         "from macro_routing.models import doctor\n"
         "doctor.break_cache_slots = lambda *_: None\n"
@@ -68,7 +63,7 @@ def test_a_failing_check_is_status_1(folder):
         "from macro_routing.cli.main import main\n"
         "main()\n"
     )
-    assert "1 of 13 checks FAILED" in run(code=code, status=1).stdout
+    assert "1 of 13 checks FAILED" in run_script(program, status=1).stdout
 
 
 @pytest.mark.parametrize(

@@ -12,21 +12,18 @@ from macro_routing.cli.serve import serve
 from macro_routing.deploy.export_common import open_exportable_model
 from macro_routing.deploy.serving import check_server_address
 from macro_routing.errors import MacroError
-from macro_routing.models import load_model
 from macro_routing.routes import parse_route
 from tests.cli.runner import run
 from tests.deploy.bases import route_file
-from tests.models.tiny import tiny_model
+from tests.models.tiny import tiny_folder
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """Tiny models with a real tokenizer."""
     place = tmp_path_factory.mktemp("models")
-    tokenizer = load_model("smollm2-135m").tokenizer
     for kind in ("llama", "gemma2"):
-        tiny_model(kind, vocab_size=len(tokenizer)).save_pretrained(place / kind)
-        tokenizer.save_pretrained(place / kind)
+        tiny_folder(place / kind, kind)
     return place
 
 

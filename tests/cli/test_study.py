@@ -20,7 +20,7 @@ from macro_routing.errors import MacroError
 from macro_routing.routes import parse_route
 from macro_routing.routes.route_file import RouteFile
 from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
-from tests.cli.runner import ENVIRONMENT
+from tests.cli.runner import ENVIRONMENT, run
 from tests.runs.small import small_folder, write_task_file
 
 ROOT = Path(__file__).parents[2]
@@ -143,23 +143,7 @@ def test_minutes_that_are_over_are_no_error(searched):
         "macro",
         *TINY,
     )
-    ended = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "macro_routing.cli.main",
-            *map(str, words),
-            "--minutes",
-            "0.00001",
-            "--out",
-            searched / "p",
-        ],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
-    )
-    assert ended.returncode == 75
+    ended = run(*words, "--minutes", "0.00001", "--out", searched / "p", status=75)
     assert "continues where it was" in ended.stderr
     assert "error" not in ended.stderr
 

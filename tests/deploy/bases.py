@@ -1,13 +1,11 @@
 """Tiny models on disk with a real tokenizer, which is what exports start from."""
 
 import json
-import shutil
 
 from macro_routing.deploy.export_common import open_exportable_model
-from macro_routing.models.catalog import fetch_model_folder
 from macro_routing.routes import parse_route
 from macro_routing.routes.route_file import RouteFile
-from tests.models.tiny import LAYERS, tiny_model
+from tests.models.tiny import LAYERS, tiny_model, write_tokenizer
 
 PLAIN = parse_route("L0-L3 L2-L4 L4 RJ", LAYERS)
 SHORT = parse_route("L0 L2 L1 L5", LAYERS)
@@ -15,11 +13,9 @@ ADDS = parse_route("L0-L3 L2(+h-2) L3(-0.5h-1) RJ", LAYERS)
 
 
 def tiny_base(folder, architecture, *, shards="1GB", **changes):
-    """The tokenizer of SmolLM2 beside a random model; few of its tokens have an embedding unless asked for."""
+    """A real tokenizer beside a random model; few of its tokens have an embedding unless asked for."""
     tiny_model(architecture, **changes).save_pretrained(folder, max_shard_size=shards)
-    source = fetch_model_folder("smollm2-135m")
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-        shutil.copyfile(source / name, folder / name)
+    write_tokenizer(folder)
     return open_exportable_model(str(folder))
 
 

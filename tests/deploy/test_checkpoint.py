@@ -18,7 +18,7 @@ from macro_routing.errors import ExportError, ModelError
 from macro_routing.models import load_model
 from macro_routing.models.routing import apply_route
 from macro_routing.routes.mixture import Mixture
-from tests.cli.runner import run
+from tests.cli.runner import run, run_script
 from tests.deploy.bases import ADDS, PLAIN, SHORT, files_in, rewrite_config, route_file, tiny_base
 from tests.models.tiny import VARIANTS, tokens
 
@@ -95,7 +95,8 @@ for number in range({len(cases)}):
     logits = model(torch.tensor({tokens().tolist()})).logits
     print(torch.equal(logits, load_file(f"expected{{number}}.safetensors")["logits"]), model.config.num_hidden_layers)
 """
-    printed = run(code=code, cwd=tmp_path).stdout.splitlines()
+    (tmp_path / "compare.py").write_text(code)
+    printed = run_script(tmp_path / "compare.py", cwd=tmp_path).stdout.splitlines()
     assert printed == [f"True {route.length}" for _, route in cases]
 
 

@@ -13,8 +13,9 @@ from macro_routing.models import load_model
 from macro_routing.models.routing import apply_route
 from macro_routing.routes import parse_route
 from tests.deploy.bases import ADDS, PLAIN, SHORT, files_in, route_file, tiny_base
+from tests.models.tiny import TOKENS
 
-_WHOLE = {"vocab_size": 49_152, "hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
+_WHOLE = {"vocab_size": TOKENS, "hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
 _SLOWED = {
     "rope_type": "llama3",
     "rope_theta": 10_000.0,
@@ -126,7 +127,7 @@ def test_the_file_says_where_it_comes_from(tmp_path):
         ("mistral", {}, "sliding-window"),
         ("qwen3 with sliding layers", {}, "sliding-window"),
         ("qwen3", {"rope_parameters": {**_SLOWED, "rope_type": "linear"}}, r"rotary scaling \(linear\)"),
-        ("llama", {}, "the tokenizer has token 49151"),
+        ("llama", {}, "the tokenizer has token 1023"),
     ],
 )
 @pytest.mark.filterwarnings("ignore")

@@ -15,7 +15,7 @@ from macro_routing.routes import parse_route
 from macro_routing.routes.mixture import parse_mixture
 from macro_routing.routes.route_file import RouteFile
 from tests.cli.runner import ENVIRONMENT, run
-from tests.models.tiny import LAYERS, tiny_model
+from tests.models.tiny import LAYERS, tiny_folder
 
 ROOT = Path(__file__).parents[2]
 ROUTE = parse_route("L0-L3 L1(+h-2) RJ", LAYERS)
@@ -90,9 +90,7 @@ def python():
 def place(tmp_path_factory):
     """A tiny model, a route file for it, and a task, all on disk."""
     folder = tmp_path_factory.mktemp("harness")
-    tokenizer = load_model("smollm2-135m").tokenizer
-    tiny_model("llama", vocab_size=len(tokenizer)).save_pretrained(folder / "model")
-    tokenizer.save_pretrained(folder / "model")
+    tiny_folder(folder / "model", "llama")
     frozen = load_model(str(folder / "model"))
     file = RouteFile(ROUTE, "tiny", frozen.weights_id, frozen.numerics_id, "t")
     (folder / "route.json").write_text(file.to_json())

@@ -13,7 +13,7 @@ from macro_routing.models import FrozenModel, freeze_model
 from macro_routing.models.frozen import load_model
 from macro_routing.routes import parse_route
 from macro_routing.routes.route_file import RouteFile
-from tests.models.tiny import LAYERS, tiny_model
+from tests.models.tiny import LAYERS, tiny_folder, tiny_model
 
 ROUTE = parse_route("L0-L3 L1(+h-2) RJ", LAYERS)
 
@@ -79,9 +79,7 @@ def test_the_number_of_layers_always_counts(frozen, tmp_path):
 
 
 def test_a_plain_model_is_known_by_the_folder_it_was_loaded_from(tmp_path):
-    tokenizer = load_model("smollm2-135m").tokenizer
-    tiny_model("llama", vocab_size=len(tokenizer)).save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
+    tiny_folder(tmp_path / "model", "llama")
     loaded = load_model(str(tmp_path / "model"))
     path = write(tmp_path / "r.json", loaded)
     plain = AutoModelForCausalLM.from_pretrained(tmp_path / "model")

@@ -14,7 +14,7 @@ from macro_routing.errors import ExportError
 from macro_routing.models import load_model
 from macro_routing.models.routing import apply_route
 from tests.deploy.bases import ADDS, PLAIN, SHORT, tiny_base
-from tests.models.tiny import tokens
+from tests.models.tiny import TOKENS, tokens
 
 
 def test_the_configuration_names_the_layers_and_keeps_the_precision(tmp_path):
@@ -38,7 +38,7 @@ def test_what_mergekit_would_write_wrongly_is_rejected(tmp_path):
 @pytest.mark.engines
 @pytest.mark.parametrize("route", [PLAIN, SHORT], ids=str)
 def test_mergekit_writes_the_routed_model(route, tmp_path):
-    base = tiny_base(tmp_path / "base", "llama", vocab_size=49_152)
+    base = tiny_base(tmp_path / "base", "llama", vocab_size=TOKENS)
     write_mergekit_config(base, route, tmp_path / "out.yml")
     command = [Path(sys.executable).with_name("mergekit-yaml"), "out.yml", "merged", "--clone-tensors"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=300)

@@ -21,9 +21,10 @@ from macro_routing.routes import Route, RouteSpace, parse_route
 from macro_routing.search import MarkovPolicy
 from macro_routing.search.macro import select_elite
 from macro_routing.tasks import Example, load_task
+from tests.models.tiny import LAYERS, tiny_folder
 
-STANDARD = Route.standard(30)
-ROUTE = parse_route("L0-L17 L17 RJ", 30)
+STANDARD = Route.standard(LAYERS)
+ROUTE = parse_route("L0-L3 L3 RJ", LAYERS)
 LIKELIHOOD = DecodingSettings("likelihood")
 
 
@@ -31,6 +32,12 @@ LIKELIHOOD = DecodingSettings("likelihood")
 def smollm2():
     torch.set_num_threads(1)
     return load_model("smollm2-135m")
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    """Where no real answers are needed."""
+    return load_model(str(tiny_folder(tmp_path_factory.mktemp("model"), "llama")))
 
 
 @pytest.fixture
@@ -52,8 +59,8 @@ def test_the_short_tasks_are_neither_chance_nor_ceiling_and_short(smollm2, name)
         assert sum(len(smollm2.tokenizer.encode(piece)) for piece in pieces) <= 24
 
 
-def test_a_second_run_comes_from_the_store(smollm2, category, tmp_path, monkeypatch):
-    evaluator = Evaluator(smollm2, category, LIKELIHOOD, ScoreStore(tmp_path / "s.sqlite"))
+def test_a_second_run_comes_from_the_store(tiny, category, tmp_path, monkeypatch):
+    evaluator = Evaluator(tiny, category, LIKELIHOOD, ScoreStore(tmp_path / "s.sqlite"))
     examples = category.pools["test"][:12]
     first = evaluator.evaluate([STANDARD, ROUTE, ROUTE], examples)
     assert [scores.from_store for scores in first.values()] == [0, 0]
@@ -67,27 +74,27 @@ def test_a_second_run_comes_from_the_store(smollm2, category, tmp_path, monkeypa
     assert {route: scores.outcomes for route, scores in again.items()} == {r: s.outcomes for r, s in first.items()}
 
 
-def test_whatever_changes_the_answer_changes_the_key(smollm2, category):
-    base = Evaluator(smollm2, category, DecodingSettings("direct")).scope
+def test_whatever_changes_the_answer_changes_the_key(tiny, category):
+    base = Evaluator(tiny, category, DecodingSettings("direct")).scope
     prompts = dataclasses.replace(category.prompts, direct="{question}?")
     grader = dataclasses.replace(category.grader, version="another")
     others = [
-        Evaluator(smollm2, dataclasses.replace(category, prompts=prompts), DecodingSettings("direct")),
-        Evaluator(smollm2, dataclasses.replace(category, grader=grader), DecodingSettings("direct")),
-        Evaluator(smollm2, category, DecodingSettings("direct", answer_budget=5)),
-        Evaluator(smollm2, category, DecodingSettings("reasoning")),
-        Evaluator(smollm2, category, LIKELIHOOD),
-        Evaluator(smollm2, category, DecodingSettings("likelihood", by_letter=True)),
-        Evaluator(dataclasses.replace(smollm2, numerics_id="other"), category, DecodingSettings("direct")),
+        Evaluator(tiny, dataclasses.replace(category, prompts=prompts), DecodingSettings("direct")),
+        Evaluator(tiny, dataclasses.replace(category, grader=grader), DecodingSettings("direct")),
+        Evaluator(tiny, category, DecodingSettings("direct", answer_budget=5)),
+        Evaluator(tiny, category, DecodingSettings("reasoning")),
+        Evaluator(tiny, category, LIKELIHOOD),
+        Evaluator(tiny, category, DecodingSettings("likelihood", by_letter=True)),
+        Evaluator(dataclasses.replace(tiny, numerics_id="other"), category, DecodingSettings("direct")),
     ]
     assert all(other.scope != base for other in others)
     assert (
-        Evaluator(smollm2, category, DecodingSettings("direct", reasoning_budget=7)).scope == base
+        Evaluator(tiny, category, DecodingSettings("direct", reasoning_budget=7)).scope == base
     )  # not used in this mode
 
 
-def test_changed_contents_under_the_same_id_are_another_example(smollm2, category, tmp_path):
-    evaluator = Evaluator(smollm2, category, LIKELIHOOD, ScoreStore(tmp_path / "s.sqlite"))
+def test_changed_contents_under_the_same_id_are_another_example(tiny, category, tmp_path):
+    evaluator = Evaluator(tiny, category, LIKELIHOOD, ScoreStore(tmp_path / "s.sqlite"))
     example = category.pools["test"][0]
     evaluator.evaluate([STANDARD], [example])
     changed = dataclasses.replace(example, answer="A" if example.answer != "A" else "B")
@@ -157,10 +164,10 @@ ROUTES = [parse_route(text, 30) for text in ("L0 RJ", "L0-L17 L17 RJ", "L0-L17 L
 @pytest.mark.parametrize(
     ("name", "examples", "decoding"),
     [
-        ("category", 6, LIKELIHOOD),
-        ("category", 6, DecodingSettings("likelihood", by_letter=True)),
-        ("counting", 3, DecodingSettings("direct", answer_budget=6)),
-        ("arithmetic", 3, DecodingSettings("reasoning", reasoning_budget=6, answer_budget=3)),
+        ("category", 4, LIKELIHOOD),
+        ("category", 4, DecodingSettings("likelihood", by_letter=True)),
+        ("counting", 2, DecodingSettings("direct", answer_budget=4)),
+        ("arithmetic", 2, DecodingSettings("reasoning", reasoning_budget=4, answer_budget=2)),
     ],
 )
 def test_routes_together_answer_as_each_alone(smollm2, name, examples, decoding):
@@ -205,9 +212,9 @@ def test_racing_on_a_real_model_keeps_the_elite_of_full_scoring(smollm2, categor
     assert again.computed_evaluations == 0
 
 
-def test_a_unit_is_stored_whole_or_redone_whole(smollm2, category, tmp_path, monkeypatch):
+def test_a_unit_is_stored_whole_or_redone_whole(tiny, category, tmp_path, monkeypatch):
     store = ScoreStore(tmp_path / "s.sqlite")
-    evaluator = Evaluator(smollm2, category, LIKELIHOOD, store, UnitSizes(full=4))
+    evaluator = Evaluator(tiny, category, LIKELIHOOD, store, UnitSizes(full=4))
     examples = category.pools["test"][:12]
     asked = []
 
@@ -223,7 +230,7 @@ def test_a_unit_is_stored_whole_or_redone_whole(smollm2, category, tmp_path, mon
     monkeypatch.undo()
     resumed = evaluator.evaluate([STANDARD], examples)[STANDARD]
     assert resumed.from_store == 8
-    fresh = Evaluator(smollm2, category, LIKELIHOOD, None, UnitSizes(full=4))
+    fresh = Evaluator(tiny, category, LIKELIHOOD, None, UnitSizes(full=4))
     assert resumed.outcomes == fresh.evaluate([STANDARD], examples)[STANDARD].outcomes
 
 
@@ -238,28 +245,28 @@ def test_where_nothing_races_choices_are_compared_in_full_units(category, monkey
 
     monkeypatch.setattr(Evaluator, "run_routes_on_unit", right)
     monkeypatch.setattr(Evaluator, "scope", {})
-    frozen = SimpleNamespace(name="fake", layers=30)
+    frozen = SimpleNamespace(name="fake", layers=LAYERS)
     evaluator = Evaluator(frozen, category, LIKELIHOOD, sizes=UnitSizes(race=8, race_late=2, full=16))
     evaluator.race_draws([STANDARD, ROUTE], category.pools["train"][:16], keep, mode)
     assert set(asked) == units
 
 
-def test_memory_that_runs_out_halves_the_batch_and_is_reported_once(smollm2, category, monkeypatch):
+def test_memory_that_runs_out_halves_the_batch_and_is_reported_once(tiny, category, monkeypatch):
     def small(frozen, routes, task, wanted, decoding, **more):
         if len(wanted) > 3:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return model_answers.answer_with_every_route(frozen, routes, task, wanted, decoding, **more)
 
     examples = category.pools["test"][:12]
-    expected = Evaluator(smollm2, category, LIKELIHOOD).evaluate([STANDARD, ROUTE], examples)
+    expected = Evaluator(tiny, category, LIKELIHOOD).evaluate([STANDARD, ROUTE], examples)
     monkeypatch.setattr("macro_routing.evaluation.evaluator.answer_with_every_route", small)
     said = []
-    halved = Evaluator(smollm2, category, LIKELIHOOD, report=said.append).evaluate([STANDARD, ROUTE], examples)
+    halved = Evaluator(tiny, category, LIKELIHOOD, report=said.append).evaluate([STANDARD, ROUTE], examples)
     assert {r: e.outcomes for r, e in halved.items()} == {r: e.outcomes for r, e in expected.items()}
     assert len(said) == 1
 
 
-def test_pairs_that_were_too_many_once_are_not_tried_again(smollm2, category, monkeypatch):
+def test_pairs_that_were_too_many_once_are_not_tried_again(tiny, category, monkeypatch):
     tried = []
 
     def small(frozen, pairs, *given, **more):
@@ -270,9 +277,9 @@ def test_pairs_that_were_too_many_once_are_not_tried_again(smollm2, category, mo
 
     examples = category.pools["test"][:12]
     pairs = [(route, example) for example in examples for route in (STANDARD, ROUTE)]
-    expected = Evaluator(smollm2, category, LIKELIHOOD).evaluate_pairs(pairs)
+    expected = Evaluator(tiny, category, LIKELIHOOD).evaluate_pairs(pairs)
     monkeypatch.setattr("macro_routing.evaluation.evaluator.answer_pairs", small)
-    evaluator = Evaluator(smollm2, category, LIKELIHOOD)
+    evaluator = Evaluator(tiny, category, LIKELIHOOD)
     found = evaluator.evaluate_pairs(pairs[:12])
     assert max(tried) > 3
     tried.clear()

@@ -10,7 +10,7 @@ from macro_routing.models import gguf_import, load_model
 from macro_routing.models.built_in import BUILT_IN_MODELS, BuiltInModel
 from macro_routing.models.cache_folder import get_macro_cache_folder
 from macro_routing.models.catalog import fetch_model_folder, get_cache_folder_of_converted_gguf
-from tests.models.tiny import tiny_model
+from tests.models.tiny import tiny_folder, tiny_model
 
 
 @pytest.fixture
@@ -127,13 +127,12 @@ def test_a_wrong_digest_keeps_nothing(packaged, empty_cache):
 
 
 @pytest.fixture
-def hub(tmp_path, monkeypatch, smollm2):
+def hub(tmp_path, monkeypatch):
     """A hub cache with one tiny model, and no network."""
     from huggingface_hub import constants
 
     snapshot = tmp_path / "models--someone--tiny" / "snapshots" / "0123456789abcdef0123456789abcdef01234567"
-    tiny_model("llama", vocab_size=len(smollm2.tokenizer)).save_pretrained(snapshot)
-    smollm2.tokenizer.save_pretrained(snapshot)
+    tiny_folder(snapshot, "llama")
     refs = snapshot.parents[1] / "refs"
     refs.mkdir()
     (refs / "main").write_text(snapshot.name)

@@ -10,18 +10,13 @@ from macro_routing.models.chat import ThinkBlock, read_chat_format, render_chat_
 from macro_routing.models.doctor import run_checks
 from macro_routing.routes import parse_route
 from tests.deploy.bases import tiny_base
-from tests.models.tiny import tiny_model, tokens
+from tests.models.tiny import tiny_folder, tiny_model, tokens
 from tests.runs.small import small_folder
 
 
 @pytest.fixture
-def folder(tmp_path, smollm2):
-    """A tiny model on disk with a real tokenizer."""
-    tiny_model(
-        "llama", vocab_size=len(smollm2.tokenizer), hidden_size=64, intermediate_size=128, head_dim=16
-    ).save_pretrained(tmp_path / "tiny")
-    smollm2.tokenizer.save_pretrained(tmp_path / "tiny")
-    return tmp_path / "tiny"
+def folder(tmp_path):
+    return tiny_folder(tmp_path / "tiny", "llama", hidden_size=64, intermediate_size=128, head_dim=16)
 
 
 def test_frozen_means_no_gradients_and_no_dropout(folder):

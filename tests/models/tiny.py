@@ -1,12 +1,19 @@
 """Tiny random models of every supported architecture: real transformers code, no weights to fetch."""
 
+import functools
+import json
+import shutil
+
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from macro_routing.models.catalog import fetch_model_folder
 from macro_routing.models.support import choose_attention
 
 LAYERS = 6
 VOCABULARY = 97
+TOKENS = 1024
+"""Tokens of the tokenizer on disk."""
 _COMMON = {
     "vocab_size": VOCABULARY,
     "hidden_size": 32,
@@ -65,6 +72,31 @@ def tiny_model(name, *, seed=0, attention=None, random_norms=True, **changes):
             if random_norms and parameter.dim() == 1:
                 parameter.add_(torch.randn_like(parameter), alpha=0.15 if path.endswith("bias") else 0.3)
     return model.eval().requires_grad_(False)
+
+
+@functools.cache
+def _shorten_tokenizer(folder):
+    """SmolLM2's tokenizer with its first tokens alone: to read all 49,152 takes longer than all else in a test."""
+    tokenizer = json.loads((folder / "tokenizer.json").read_text())
+    bpe = tokenizer["model"]
+    vocabulary = bpe["vocab"] = {token: number for token, number in bpe["vocab"].items() if number < TOKENS}
+    bpe["merges"] = [merge for merge in bpe["merges"] if {*merge, "".join(merge)} <= vocabulary.keys()]
+    return json.dumps(tokenizer)
+
+
+def write_tokenizer(folder):
+    """A real tokenizer with a chat template, though a short one, into a model's folder."""
+    source = fetch_model_folder("smollm2-135m")
+    (folder / "tokenizer.json").write_text(_shorten_tokenizer(source))
+    for name in ("tokenizer_config.json", "chat_template.jinja"):
+        shutil.copyfile(source / name, folder / name)
+
+
+def tiny_folder(folder, name, **changes):
+    """A tiny model on disk with such a tokenizer."""
+    tiny_model(name, vocab_size=TOKENS, **changes).save_pretrained(folder)
+    write_tokenizer(folder)
+    return folder
 
 
 def tokens(rows=2, length=12, seed=1):

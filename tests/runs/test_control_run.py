@@ -12,7 +12,6 @@ from macro_routing.errors import MacroError, RunError, SettingsError
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.mixture_weights import fit_weights
 from macro_routing.evaluation.model_answers import answer_with_every_route, build_choice_items
-from macro_routing.models import load_model
 from macro_routing.report import write_method_comparison, write_report
 from macro_routing.routes.mixture import Mixture, parse_mixture
 from macro_routing.routes.route_file import parse_route_file
@@ -21,7 +20,7 @@ from macro_routing.runs.compare_methods import compare_methods
 from macro_routing.runs.control_comparison import compare_with_best_control
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.prepare import prepare_run, resume_run
-from tests.models.tiny import LAYERS, tiny_model
+from tests.models.tiny import LAYERS, tiny_folder
 from tests.runs.small import small_folder, small_frozen, small_task
 
 TARGET = parse_mixture("2.2 [L0 RJ] - 1.2 [L0 RJ | no question]", LAYERS)
@@ -194,9 +193,7 @@ def test_where_text_is_written(known, tmp_path):
 
 
 def test_an_amateur_that_does_not_fit_is_told_before_anything_is_run(known, tmp_path):
-    other = load_model("smollm2-135m").tokenizer
-    tiny_model("llama").save_pretrained(tmp_path / "other")
-    other.save_pretrained(tmp_path / "other")
+    tiny_folder(tmp_path / "other", "llama")
     for name, message in (("other", "has another tokenizer"), ("nowhere", "there is no folder")):
         search = {"amateur": str(tmp_path / name)}
         with pytest.raises(MacroError, match=message):

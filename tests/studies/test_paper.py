@@ -26,7 +26,7 @@ seeds = [1]
 [runs]
 search = {{ iterations = 2, draws = 4, elite = 2, k = 2 }}
 data = {{ question = "q", answer = "a", choices = "c", kind = "choice", training = 12, validation = 6, test = 8 }}
-decoding = {{ reasoning_budget = 3, answer_budget = 2 }}
+decoding = {{ mode = "direct", answer_budget = 1 }}
 space = {{ max_length = 8 }}
 
 [models]

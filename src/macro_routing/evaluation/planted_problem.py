@@ -26,6 +26,7 @@ from macro_routing.search.searcher import Candidate, Outcome, Round, Score, Sear
 from macro_routing.settings import AllowedRange, CheckedSettings, check_integer
 
 TRAIN, VALIDATION = "train", "validation"
+_MAX_CACHED_NUMBERS = 1 << 14
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,23 @@ class PlantedProblem(CheckedSettings):
 
     def simulate_which_examples_correct(self, route: Route, split: str, examples: Sequence[int]) -> NDArray[np.bool_]:
         """Which of ``examples`` the route answers correctly."""
-        name = hashlib.sha256(f"{self.seed}/{split}/{route.layers}/{route}".encode()).digest()
-        uniform = np.random.default_rng(list(name)).random(max(examples) + 1)
+        count = 1 << max(examples).bit_length()  # few different counts: a race asks for the examples unit by unit
+        draw = _draw_uniform_numbers_cached if count <= _MAX_CACHED_NUMBERS else _draw_uniform_numbers
+        uniform = draw(self.seed, split, route, count)
         return uniform[list(examples)] < self.true_score(route)
 
     def simulate_observed_score(self, route: Route, split: str, examples: Sequence[int]) -> Score:
         """The observed score."""
         return Score(int(self.simulate_which_examples_correct(route, split, examples).sum()), len(examples))
+
+
+def _draw_uniform_numbers(seed: int, split: str, route: Route, count: int) -> NDArray[np.float64]:
+    """The first numbers behind a route's coin flips, one per example; they are the same whatever ``count`` is."""
+    name = hashlib.sha256(f"{seed}/{split}/{route.layers}/{route}".encode()).digest()
+    return np.random.default_rng(list(name)).random(count)
+
+
+_draw_uniform_numbers_cached = lru_cache(maxsize=512)(_draw_uniform_numbers)
 
 
 def edit_distance(route: Route, target: Route) -> int:

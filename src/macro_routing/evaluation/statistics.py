@@ -138,8 +138,12 @@ def wilcoxon_p_value(differences: ArrayLike) -> float:
     # Share of the sign patterns that give each possible sum of positive ranks.
     shares = np.zeros(int(doubled.sum()) + 1)
     shares[0] = 1
+    largest = 0
     for rank in doubled:
-        shares = (shares + np.pad(shares, (rank, 0))[: len(shares)]) / 2
+        without_rank = shares[: largest + 1].copy()
+        largest += rank
+        shares[rank : largest + 1] += without_rank
+        shares[: largest + 1] /= 2
     return float(shares[observed:].sum())
 
 
