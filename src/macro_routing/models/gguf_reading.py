@@ -148,9 +148,24 @@ def _map_as_plain_array(open_map: Callable[[str], Any]) -> Callable[[str], Any]:
     return lambda path: np.asarray(open_map(path))
 
 
+def _read_metadata_once(read: Callable[..., Any]) -> Callable[..., Any]:
+    """Transformers walks through all metadata of the file again for its configuration, tokenizer and tensors."""
+    known: dict[tuple[str, frozenset[str]], Any] = {}
+
+    def read_metadata(content: Any, path: str, string_arrays: Any = ()) -> Any:
+        key = (path, frozenset(string_arrays))
+        if key not in known:
+            known[key] = read(content, path, string_arrays)
+        metadata, *places = known[key]
+        return (dict(metadata), *places)
+
+    return read_metadata
+
+
 _SLOW_FUNCTIONS = (
     ("transformers.modeling_gguf_pytorch_utils", "_gguf_parse_value", _parse_arrays_directly),
     ("transformers.integrations.gguf.reader", "_mapped", _map_as_plain_array),
+    ("transformers.integrations.gguf.reader", "_read_metadata", _read_metadata_once),
 )
 
 
