@@ -62,7 +62,7 @@ def draw_accuracy_by_layers() -> str:
     legend = [
         LegendKey("line with dot", "best", "--objective accuracy (default)"),
         LegendKey("line with dot", "median", "--objective speed"),
-        LegendKey("line", "standard-pass", "the unchanged model"),
+        LegendKey("line", "standard-pass", "the standard pass"),
     ]
     title = "Accuracy against layers"
     return Figure("accuracy_layers", title, title, WIDTH, height, shapes, legend).to_svg()

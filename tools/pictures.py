@@ -20,7 +20,7 @@ from macro_routing.report.style import DARK, LIGHT
 
 WIDTH = 470.0
 """Readable on a phone, where a wider picture is made smaller."""
-_MEANINGS = {GAIN: "better", LOSS: "worse", OPEN: "the unchanged model was returned"}
+_MEANINGS = {GAIN: "better", LOSS: "worse", OPEN: "the standard pass was returned"}
 _SPEED_MEANINGS = {GAIN: "better", LOSS: "worse", OPEN: "no significant difference"}
 _GAIN = re.compile(r"([+-][\d.]+) \(([+-][\d.]+) to ([+-][\d.]+)\)")
 _DARK_BLOCK = "@media (prefers-color-scheme: dark)"
@@ -48,7 +48,7 @@ def _draw_gains() -> str:
             low, middle, high = _parse_gain(row["guided"])
             kind = GAIN if low > 0 else LOSS if high < 0 else OPEN
             rows.append(IntervalRow(_name(row["setting"]), low, middle, high, kind))
-    title = "Gain over the unchanged model, 95 % intervals"
+    title = "Gain over the standard pass, 95 % intervals"
     return draw_intervals("headline_gains", title, "points", rows, 0.0, _MEANINGS, WIDTH).to_svg()
 
 
@@ -64,7 +64,7 @@ def _draw_methods() -> str:
         unit="points",
         max_width=WIDTH,
     )
-    return heatmap.draw_figure("headline_methods", "Gain over the unchanged model, points").to_svg()
+    return heatmap.draw_figure("headline_methods", "Gain over the standard pass, points").to_svg()
 
 
 def _draw_fewer_layers() -> str:

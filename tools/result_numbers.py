@@ -248,7 +248,7 @@ def decoding_sentence() -> str:
         f"For {fewest} texts at once on an H200, `generate` takes {few['generate']:.1f} times as long as fused "
         f"decoding, with a static cache and compilation {few['generate, static cache, compiled']:.1f} times, and vLLM "
         f"{few['vLLM']:.1f} times ({min(times):.1f} to {max(times):.1f}); for {most:,} texts vLLM takes "
-        f"{many['vLLM']:.1f} times as long (the unchanged model, {tokens} tokens per text, bfloat16, random weights "
+        f"{many['vLLM']:.1f} times as long (the standard pass, {tokens} tokens per text, bfloat16, random weights "
         f"in the shape of Qwen2.5-1.5B; {version}; medians, in brackets the range of the repeats)."
     )
 

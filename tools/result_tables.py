@@ -138,7 +138,7 @@ def headline_short() -> str:
     rows = read_record("search_quality.json")["results"]
     answers = {row["setting"]: row for row in read_record("search_quality_answers.json")["results"]}
     lines = [
-        "| task | n | unchanged (%) | default search | cost (×) | paper's search | RYS |",
+        "| task | n | standard pass (%) | default search | cost (×) | paper's search | RYS |",
         "| --- |" + " ---: |" * 6,
     ]
     for mode, title in WAYS.items():
