@@ -21,15 +21,32 @@ RESULT_TYPES = {
         "evaluation.planted_problem.PlantedResult",
         "evaluation.own_objective.ObjectiveResult",
         "evaluation.final_decision.FinalistEvidence",
+        "evaluation.gain_posterior.GainPosterior",
+        "evaluation.outcomes.RacedRoundScores",
+        "evaluation.score_store.StoredScopeSummary",
+        "evaluation.work_items.EvaluatorSpec",
+        "evaluation.work_items.WorkItem",
+        "evaluation.work_items.WorkItemExecutor",
     ),
-    "runs": ("runs.result.RouteTestResult",),
+    "models": ("models.chat.ChatFormat", "models.chat.ThinkBlock"),
+    "routes": ("routes.space.PartialProgramPosition",),
+    "search": ("search.guided.GuidedState", "search.route_gp.GPKernelParameters"),
+    "runs": (
+        "runs.result.RouteTestResult",
+        "runs.comparison_results.MethodRun",
+        "runs.comparison_results.SearchCurvePoint",
+        "runs.progress.RunPlan",
+        "runs.progress.RoundReport",
+    ),
 }
-"""Types that public functions return and no package exports, by the package under which they are described."""
+"""Types that public functions take or return and no package exports, by the package under which they are described."""
 SETTINGS = {
     "RunConfig": "#top-level",
     "LoadOptions": "#loading",
     "DecodingSettings": "#decoding",
     "RouteSpace": "#space",
+    "UnitSizes": "#units",
+    "DecisionSettings": "#decision",
     "GuidedSettings": "#search-with-method-guided",
     "MacroSettings": "#search-with-method-macro",
 }
@@ -150,8 +167,9 @@ def _type(node: ast.expr | None) -> str:
 
 
 def _fields(value: type) -> list[str]:
-    """A row for every public field of a dataclass and for every public property; a subclass replaces those it names."""
+    """A row for every field of a dataclass or named tuple and every property; a subclass replaces what it names."""
     kept = {item.name for item in dataclasses.fields(value)} if dataclasses.is_dataclass(value) else set()
+    kept |= set(getattr(value, "_fields", ()))  # of a named tuple
     rows: dict[str, str] = {}
     for owner in reversed([one for one in value.__mro__ if one.__module__.startswith("macro_routing")]):
         body = _definition(owner).body

@@ -70,3 +70,22 @@ def test_the_library_page_uses_public_names_only():
                 public = import_module(node.module).__all__
                 assert {alias.name for alias in node.names} <= set(public), node.module
                 assert node.module.count(".") <= 1, node.module
+
+
+def test_every_type_in_the_reference_is_described_there():
+    """Types of this package: under a heading, or in the introduction, as "`Interval` is"."""
+    page = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in (ROOT / "src" / "macro_routing").rglob("*.py")]
+    own = {node.name for tree in trees for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    own |= {node.targets[0].id for tree in trees for node in tree.body if _is_alias(node)}
+    signatures = "\n".join(re.findall(r"^```py\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    types = "\n".join(re.findall(r"^\| `\w+` \| `([^`]*)` \|", page, re.MULTILINE))
+    named = set(re.findall(r"\b[A-Z]\w+", signatures + types)) & own - {"Value"}  # a type variable
+    assert len(named) > 40
+    assert named - set(re.findall(r"^### `(\w+)`", page, re.MULTILINE)) <= set(re.findall(r"`(\w+)`\s+is\b", page))
+
+
+def _is_alias(node):
+    """Whether a statement gives a type a name, as ``Interval = tuple[float, float]`` does."""
+    name = getattr(node.targets[0], "id", "") if isinstance(node, ast.Assign) else ""
+    return name[:1].isupper() and not name.isupper() and not isinstance(node.value, ast.Call)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from macro_routing.evaluation.evaluator import EvaluationSummary, Evaluator, evaluate
     from macro_routing.evaluation.planted_problem import PlantedProblem, solve_planted
     from macro_routing.evaluation.score_store import ScoreStore
+    from macro_routing.evaluation.scoring_settings import UnitSizes
     from macro_routing.evaluation.statistics import best_of_many_p_value, compare_paired, smallest_detectable_gain
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "Evaluator",
     "PlantedProblem",
     "ScoreStore",
+    "UnitSizes",
     "best_of_many_p_value",
     "compare_paired",
     "evaluate",
@@ -36,6 +38,7 @@ __getattr__, __dir__ = make_lazy_imports(
         "Evaluator": "evaluator",
         "PlantedProblem": "planted_problem",
         "ScoreStore": "score_store",
+        "UnitSizes": "scoring_settings",
         "best_of_many_p_value": "statistics",
         "compare_paired": "statistics",
         "evaluate": "evaluator",

@@ -13,7 +13,6 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
 PRIOR_SCALES = (0.005, 0.02, 0.06, 0.15)
 """Standard deviations of the prior's components, as fractions of the examples."""
 PRIOR_WEIGHTS = (0.41, 0.32, 0.18, 0.09)
@@ -25,22 +24,25 @@ _PSEUDO_COUNT = 2
 class GainPosterior:
     """What is known about the true gain: a mixture of normal distributions, as fractions of the examples."""
 
-    weights: Floats
-    means: Floats
-    variances: Floats
+    weights: NDArray[np.float64]
+    """Weights of the components; they sum to 1."""
+    means: NDArray[np.float64]
+    """Means of the components."""
+    variances: NDArray[np.float64]
+    """Variances of the components."""
 
     @classmethod
     def from_counts(
         cls, fixed: int, broken: int, n: int, prior_weights: Sequence[float] = PRIOR_WEIGHTS
     ) -> "GainPosterior":
-        """The posterior after ``n`` fresh examples, of which the route fixed some and broke some."""
+        """The posterior after ``n`` held-out examples, of which the route fixed some and broke some."""
         return cls.from_sums(fixed - broken, fixed + broken, n, prior_weights)
 
     @classmethod
     def from_sums(
         cls, differences: float, squares: float, n: int, prior_weights: Sequence[float] = PRIOR_WEIGHTS
     ) -> "GainPosterior":
-        """The posterior after ``n`` fresh examples, by the sum of the differences and that of their squares."""
+        """The posterior after ``n`` held-out examples, by the sum of the differences and that of their squares."""
         prior = np.array(PRIOR_SCALES) ** 2
         gain, variance = differences / max(n, 1), (squares + _PSEUDO_COUNT) / max(n, 1) ** 2
         total = prior + variance

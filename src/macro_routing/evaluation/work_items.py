@@ -125,9 +125,13 @@ class EvaluatorSpec:
     """What a worker builds its evaluator from; a worker whose own scope differs rejects the item."""
 
     task: str
+    """The name of the task."""
     decoding: DecodingSettings
+    """How answers are obtained."""
     decoder: str
+    """`auto`, `eager` or `fused`."""
     sizes: UnitSizes
+    """How examples are divided into units."""
     scope: str
     """Digest of the evaluator's scope."""
 

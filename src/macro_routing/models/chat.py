@@ -15,7 +15,9 @@ class ThinkBlock:
     """The markers around a model's reasoning."""
 
     opening: str = "<think>"
+    """Begins the reasoning."""
     closing: str = "</think>"
+    """Ends it."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,9 @@ class ChatFormat:
     """What a tokenizer's chat template defines."""
 
     template: str | None
+    """The Jinja template; None where the tokenizer has none."""
     think: ThinkBlock | None
+    """None for models that do not mark their reasoning."""
     end_token_ids: tuple[int, ...]
     """Tokens that end an answer, the template's own end of turn among them."""
 

@@ -51,7 +51,7 @@ class Member:
         object.__setattr__(self, "weight", float(self.weight))
 
     @property
-    def source(self) -> "Source":
+    def source(self) -> tuple[Route, bool]:
         """What it adds, whatever its weight."""
         return self.route, self.with_question
 

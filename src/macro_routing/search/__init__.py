@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from macro_routing.lazy_imports import make_lazy_imports
 
 if TYPE_CHECKING:
+    from macro_routing.search.decision_settings import DecisionSettings
     from macro_routing.search.guided import GuidedSearch
     from macro_routing.search.guided_settings import GuidedSettings
     from macro_routing.search.macro import MacroSearch, select_candidate
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
         Outcome,
         Proposal,
         Round,
+        RoundSize,
         Score,
         ScoringFailure,
         Searcher,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Candidate",
+    "DecisionSettings",
     "Draw",
     "GuidedSearch",
     "GuidedSettings",
@@ -48,6 +51,7 @@ __all__ = [
     "RandomSearch",
     "RandomSettings",
     "Round",
+    "RoundSize",
     "Score",
     "ScoringFailure",
     "SearchState",
@@ -66,6 +70,7 @@ __getattr__, __dir__ = make_lazy_imports(
     __name__,
     {
         "Candidate": "searcher",
+        "DecisionSettings": "decision_settings",
         "Draw": "searcher",
         "GuidedSearch": "guided",
         "GuidedSettings": "guided_settings",
@@ -77,6 +82,7 @@ __getattr__, __dir__ = make_lazy_imports(
         "RandomSearch": "random_search",
         "RandomSettings": "policy_settings",
         "Round": "searcher",
+        "RoundSize": "searcher",
         "Score": "searcher",
         "ScoringFailure": "searcher",
         "SearchState": "searcher",

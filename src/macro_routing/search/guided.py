@@ -1,12 +1,12 @@
-"""The default search: different routes on fresh examples every round, chosen by a Gaussian process over all scores.
+"""The default search: different routes on new examples every round, chosen by a Gaussian process over all scores.
 
 Every round that looks for routes has a chunk of examples of its own and includes the standard pass as a control. A
 Gaussian process (``route_gp``) predicts the gain of any route; Thompson samples from it decide which routes are scored
 next, so promising routes are scored again on every new chunk. The Markov policy is the prior moved to the routes that
 are probably good; it proposes routes to the process, by sampling and exact decoding. Where a mixture is wanted, half of
-the budget goes to one more round: candidates for its members, all on all examples of the search. Its scores count for
-the process as well, though their examples repeat. Part of the training examples is a holdout: in a last round the
-finalists and the standard pass are scored on these examples, which had no influence on the search.
+the budget goes to one more round: candidates for its members, all on all examples of the search; the process counts
+these scores, too. Part of the training examples is a holdout: in a last round the finalists and the standard pass are
+scored on these examples, which had no influence on the search.
 """
 
 from collections.abc import Sequence
@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from macro_routing.errors import SettingsError
 from macro_routing.routes.mixture import Mixture
@@ -23,7 +24,7 @@ from macro_routing.routes.space import RouteSpace
 from macro_routing.search.decision_settings import SPEED, DecisionSettings
 from macro_routing.search.empirical_scores import EmpiricalScores
 from macro_routing.search.guided_settings import GuidedSettings
-from macro_routing.search.policy import MarkovPolicy, Table
+from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.policy_search import PolicySearcherBase, PolicySearchState
 from macro_routing.search.random_streams import RandomStreamPurpose, make_generator, permute_groups
 from macro_routing.search.route_edits import (
@@ -69,7 +70,7 @@ _CANDIDATES_PER_BEST_ROUTE = 5
 class GuidedState(PolicySearchState):
     """The state of the guided search."""
 
-    prior_table: Table
+    prior_table: NDArray[np.float64]
     """``MarkovPolicy.table`` of the prior, from which every round's policy is computed."""
     kernel_parameters: GPKernelParameters
 

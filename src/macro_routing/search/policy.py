@@ -13,15 +13,13 @@ from macro_routing.routes.route import Program, Route
 from macro_routing.routes.space import PartialProgramPosition, RouteSpace
 from macro_routing.search.policy_settings import check_epsilons
 
-Table = NDArray[np.float64]
-
 
 @dataclass(frozen=True, eq=False)
 class MarkovPolicy:
     """A row of action probabilities per state; immutable, so its masked rows can be computed once and shared."""
 
     space: RouteSpace
-    table: Table
+    table: NDArray[np.float64]
     """Unmasked rows, ``[layer, phase, displacement, operator, action]``; each sums to 1."""
 
     def __post_init__(self) -> None:
@@ -55,12 +53,12 @@ class MarkovPolicy:
     # --- masked rows: the one source of sampling, log-probability and decoding ----------------------------------
 
     @cached_property
-    def _transition_log_probabilities(self) -> Table:
+    def _transition_log_probabilities(self) -> NDArray[np.float64]:
         with np.errstate(divide="ignore"):
             return np.log(self.table)
 
     @cached_property
-    def _log_feasible_action_mass(self) -> Table:
+    def _log_feasible_action_mass(self) -> NDArray[np.float64]:
         """Log of each row's feasible mass, ``[applied, layer, displacement, operator]``; -inf where there is none."""
         totals = [
             np.einsum("ldoa,la->ldo", self.table[:, self.space.compute_route_length_phase(applied)], mask)
@@ -69,7 +67,7 @@ class MarkovPolicy:
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(np.stack(totals)))
 
-    def masked_log_rows(self, applied: int) -> Table:
+    def masked_log_rows(self, applied: int) -> NDArray[np.float64]:
         """Masked, renormalised log rows of all states after ``applied`` applications.
 
         Axes ``[layer, displacement, operator, action]``, factors that are off with size one.
@@ -81,7 +79,7 @@ class MarkovPolicy:
             self._log_feasible_action_mass[applied],
         )
 
-    def masked_log_row(self, position: PartialProgramPosition) -> Table:
+    def masked_log_row(self, position: PartialProgramPosition) -> NDArray[np.float64]:
         """The masked, renormalised log row at one position; the same numbers as in ``masked_log_rows``."""
         layer, phase, displacement, operator = self.space.state_index(position)
         return self._mask_log_rows(
@@ -90,7 +88,9 @@ class MarkovPolicy:
             self._log_feasible_action_mass[position.applied, layer, displacement, operator],
         )
 
-    def _mask_log_rows(self, rows: Table, mask: NDArray[np.bool_], log_totals: Table) -> Table:
+    def _mask_log_rows(
+        self, rows: NDArray[np.float64], mask: NDArray[np.bool_], log_totals: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
         """Rejoin is always feasible: where masking leaves a row no mass at all, it takes all of it."""
         empty = np.isneginf(log_totals)
         masked = np.where(mask, rows - np.where(empty, 0, log_totals)[..., None], -np.inf)
@@ -112,10 +112,12 @@ class MarkovPolicy:
             position = self.space.position_after_action(position, action)
 
     @cached_property
-    def _cumulative_probability_cache(self) -> dict[tuple[PartialProgramPosition, float], Table]:
+    def _cumulative_probability_cache(self) -> dict[tuple[PartialProgramPosition, float], NDArray[np.float64]]:
         return {}
 
-    def _cumulative_action_probabilities(self, position: PartialProgramPosition, temperature: float) -> Table:
+    def _cumulative_action_probabilities(
+        self, position: PartialProgramPosition, temperature: float
+    ) -> NDArray[np.float64]:
         """Cumulative sampling row, kept: draws of one iteration meet the same positions again and again."""
         key = (position, temperature)
         if key not in self._cumulative_probability_cache:
@@ -146,7 +148,9 @@ class MarkovPolicy:
         ``alpha`` times the current row is added to the counts; ``smoothing`` (η) moves that part of the way
         from the current row to the new one.
         """
-        counts: dict[tuple[int, int, int, int], Table] = defaultdict(partial(np.zeros, self.space.action_count))
+        counts: dict[tuple[int, int, int, int], NDArray[np.float64]] = defaultdict(
+            partial(np.zeros, self.space.action_count)
+        )
         for program, weight in zip(programs, weights, strict=True):
             for position, action in self.space.list_program_actions_with_positions(program) if weight > 0 else ():
                 counts[self.space.state_index(position)][action] += weight

@@ -4,9 +4,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from macro_routing.routes.space import RouteSpace
 from macro_routing.search.paper_stream import count_random_numbers, make_paper_generator, sample_paper_program
-from macro_routing.search.policy import MarkovPolicy, Table
+from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.policy_settings import PAPER_STREAM
 from macro_routing.search.random_streams import RandomStreamPurpose, assign_examples_to_rounds, make_generator
 from macro_routing.search.searcher import Proposal, Round, RoundSize, Searcher, SearchState
@@ -43,7 +46,7 @@ class PolicySamplingSearcher(Searcher):
 class PolicySearchState(SearchState):
     """The state of a search that learns a policy."""
 
-    policy_table: Table
+    policy_table: NDArray[np.float64]
     """``MarkovPolicy.table`` after the rounds told so far."""
 
 
