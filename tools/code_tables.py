@@ -65,7 +65,7 @@ GAPS = {
     " for prompts and is not used",
     "asdiv": "not the paper's; `asdiv_a` is",
     "multiarith": "the paper's name is ambiguous: its text says multistep-arithmetic, an appendix MultiArith, whose"
-    " size most cells fit ([why](../results/reproducing.md#preset-paper))",
+    " size most cells fit ([why](presets.md#preset-paper-and-the-paper))",
     "bbh_arithmetic": "probably not in the paper; a few cells of MS-Arith fit its size",
     "arc_easy": "not in the paper",
 }
