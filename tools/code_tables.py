@@ -73,6 +73,8 @@ GAPS = {
 
 RECORDED_SIZES = {"arc_easy": lambda: count_test_items("arc_easy-likelihood")}
 """Test items of benchmarks that are used whole, where runs are recorded."""
+QUANTIZED_FOOTNOTES = {"gpt_oss": " ᶜ"}
+"""Architectures that are published with quantized weights, which plain exports reject."""
 FUSED_FOOTNOTES = {"phi3": " ᵃ"}
 """Architectures of which the fused decoder runs some models only; the pages say which."""
 
@@ -119,7 +121,7 @@ def architectures() -> str:
                 models,
                 _fused_cell(name),
                 name in VLLM_ARCHITECTURES,
-                True,
+                f"yes{QUANTIZED_FOOTNOTES.get(name, '')}",
                 name in GGUF_ARCHITECTURES,
                 _mergekit_cell(name),
             )
