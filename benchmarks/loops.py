@@ -30,7 +30,7 @@ COLUMNS = {
     "case": "case",
     "n": "answers",
     "looped": "ended in a loop",
-    "changed_texts": "of these: another text at the budget",
+    "changed_texts": "of these: another text at the token limit",
     "changed_verdicts": "verdicts changed (of all)",
     "saved": "tokens not decoded (%)",
     "speedup": "times as fast",

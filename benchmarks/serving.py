@@ -59,7 +59,7 @@ COLUMNS = {
     "memory_mb": "memory, MB",
     "more_mb": "more than its standard pass, MB",
     "copied_mb": "repeated layers would take, MB",
-    "peak_mb": "most while starting, MB",
+    "peak_mb": "peak at start-up, MB",
 }
 _VLLM = {
     "VLLM_CPU_KVCACHE_SPACE": "1",
@@ -213,7 +213,7 @@ def _make_row(  # noqa: PLR0913 all it takes to run one cell
             else measure_server(kind, python, route, asked)
         )
     except ExportError as error:
-        return {**row, "works": "refused", "refusal": str(error)}
+        return {**row, "works": "rejected", "refusal": str(error)}
     text, memory, peak = run
     works = text == generate_expected_text(frozen, route, asked)
     return {**row, "works": works, "memory_mb": memory, "peak_mb": peak, "text": text}

@@ -45,7 +45,7 @@ COLUMNS = {
     "contained": "contained",
     "routes": "of routes",
     "control_mean": "control seeds, mean",
-    "control_max": "control seeds, most",
+    "control_max": "control seeds, maximum",
     "control_share": "control seeds with as many (%)",
 }
 VERBATIM_COLUMNS = {"model": "model", "benchmark": "benchmark", "route": "program", "seed": "seed", "draw": "draw"}

@@ -65,7 +65,7 @@ GAPS = {
     " for prompts and is not used",
     "asdiv": "not the paper's; `asdiv_a` is",
     "multiarith": "the paper's name is ambiguous: its text says multistep-arithmetic, an appendix MultiArith, whose"
-    " size most cells fit ([why](../results/reproducing.md#preset-paper))",
+    " size most cells fit ([why](presets.md#preset-paper-and-the-paper))",
     "bbh_arithmetic": "probably not in the paper; a few cells of MS-Arith fit its size",
     "arc_easy": "not in the paper",
 }
@@ -73,6 +73,8 @@ GAPS = {
 
 RECORDED_SIZES = {"arc_easy": lambda: count_test_items("arc_easy-likelihood")}
 """Test items of benchmarks that are used whole, where runs are recorded."""
+QUANTIZED_FOOTNOTES = {"gpt_oss": " ᶜ"}
+"""Architectures that are published with quantized weights, which plain exports reject."""
 FUSED_FOOTNOTES = {"phi3": " ᵃ"}
 """Architectures of which the fused decoder runs some models only; the pages say which."""
 
@@ -119,7 +121,7 @@ def architectures() -> str:
                 models,
                 _fused_cell(name),
                 name in VLLM_ARCHITECTURES,
-                True,
+                f"yes{QUANTIZED_FOOTNOTES.get(name, '')}",
                 name in GGUF_ARCHITECTURES,
                 _mergekit_cell(name),
             )

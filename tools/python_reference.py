@@ -54,7 +54,7 @@ SETTINGS = {
 VALUES = {
     "BENCHMARKS": "The built-in benchmarks by name ([list](tasks.md#benchmarks)).",
     "GRADERS": "The built-in graders by name: `number`, `letter`, `math`, `text`.",
-    "MODES": "The [ways to answer](tasks.md#ways-to-answer): `reasoning`, `direct`, `likelihood`.",
+    "MODES": "The [modes](tasks.md#modes), in which a model answers: `reasoning`, `direct`, `likelihood`.",
     "SYNTHETIC_TASKS": "The tasks that are generated from the seed, by name ([list](tasks.md#benchmarks)).",
     "Outcome": "`Score`, `ScoringFailure` or `StoppedScore`.",
 }

@@ -8,6 +8,10 @@ A page shows a record's table between two comments, and one value inside a sente
     <!-- table core_speed.json --> … <!-- end -->
     <!-- value core_speed.json results.0.median_ms --> … <!-- end -->
 
+Of a long table a page shows the rows with one value of a column, or none, and folds the whole table below:
+
+    <!-- table paper_stream.json models=all --> … <!-- end -->        <!-- table replay.json folded --> … <!-- end -->
+
 What is made of the code (``code_tables``) or of several records (``result_tables``, ``result_numbers``) likewise:
 
     <!-- code presets --> … <!-- end -->
@@ -45,6 +49,8 @@ COMPUTED: Mapping[str, Mapping[str, Callable[[], str]]] = {
     "results": RESULT_TABLES,
     "number": RESULT_NUMBERS,
 }
+FOLDED = "folded"
+"""In place of a column and its value: no row is shown outside of the folded table."""
 _COMPARISONS = ("peers", "search_quality", "search_cost")
 """Records whose methods have names of their own."""
 _BLOCK = re.compile(r"<!-- (table|value|study|code|results|number) (\S+?)((?: \S+)?) -->.*?<!-- end -->", re.DOTALL)
@@ -80,19 +86,34 @@ def show(value: Any) -> str:
     return reword(str(value).replace("|", "\\|"))
 
 
-def table(name: str) -> str:
-    """A record's results as a Markdown table, with what it takes to repeat them below."""
+def table(name: str, shown: str = "") -> str:
+    """A record's results as a Markdown table, with what it takes to repeat them below; ``shown`` folds a long one."""
     content = add_test_sizes(name, record(name))
+    rows = content["results"]
+    if not shown:
+        parts = [_table_of_rows(name, content, rows)]
+    else:
+        column, _, value = shown.partition("=")
+        if column not in content["columns"] and shown != FOLDED:
+            sys.exit(f"{name} has no column {column}")
+        chosen = [row for row in rows if shown != FOLDED and str(row[column]) == value]
+        summary = f'<details markdown="1"><summary>{"All" if chosen else "The table,"} {len(rows)} rows</summary>'
+        first = [_table_of_rows(name, content, chosen)] if chosen else []
+        parts = [*first, "", summary, "", _table_of_rows(name, content, rows), "", "</details>"]
+    return "\n".join(["", *parts, "", _origin(content), ""])
+
+
+def _table_of_rows(name: str, content: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
     columns = {key: title for key, title in content["columns"].items() if not _is_goal(key, content["results"])}
     titles = TITLES if name.startswith(_COMPARISONS) else {}
     heads = [show(titles.get(title, title)) for title in columns.values()]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(columns)]
-    for row in content["results"]:
+    for row in rows:
         cells = [
             show(row.get(key)) + (" (missed)" if _is_target(key) and row.get("met") is False else "") for key in columns
         ]
         lines.append("| " + " | ".join(titles.get(cell, cell) for cell in cells) + " |")
-    return "\n".join(["", *lines, "", _origin(content), ""])
+    return "\n".join(lines)
 
 
 def _is_target(key: str) -> bool:
@@ -143,7 +164,7 @@ def render(text: str, page: Path) -> str:
         elif kind == "study":
             filled = study(name, page)
         else:
-            filled = table(name) if kind == "table" else value(name, path)
+            filled = table(name, path) if kind == "table" else value(name, path)
         return f"<!-- {kind} {name}{match[3]} -->{filled}<!-- end -->"
 
     return _BLOCK.sub(fill, text)

@@ -231,6 +231,18 @@ def _speed_worst() -> str:
     return f"{min(float(row['speed'].split('(')[1].split(' to ')[0]) for row in rows if row['saved']):+.1f}"
 
 
+def _decoding_short() -> str:
+    """How fast fused decoding of the smaller batch is compared with ``generate`` and vLLM."""
+    rows = [row for row in read_record(SPEEDS)["results"] if row["routes"] == 1]
+    texts = min(row["rows"] for row in rows)
+    ratios = {row["side"]: f"{row['ratio']:.1f}" for row in rows if row["rows"] == texts}
+    return (
+        f"On one H200 with {texts} texts, fused decoding is {ratios['generate']} times as fast as `generate`,"
+        f" {ratios['generate, static cache, compiled']} times as fast as `generate` with a static cache and"
+        f" compilation, and {ratios['vLLM']} times as fast as vLLM."
+    )
+
+
 def decoding_sentence() -> str:
     """What the pages on speed say first: beside ``generate`` and vLLM."""
     ratios: dict[int, dict[str, float]] = {}
@@ -374,4 +386,5 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "transfer-losses": _transfer_losses,
     "truncated-range": _truncated_range,
     "decoding-sentence": decoding_sentence,
+    "decoding-short": _decoding_short,
 }

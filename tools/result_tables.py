@@ -302,7 +302,7 @@ def paper_reproduction() -> str:
         "standard (%)",
         "the paper's search (%)",
         "gain, seeds 1, 2, 42 (points)",
-        "majority answer (%)",
+        "majority-answer baseline (%)",
     )
     lines = ["| " + " | ".join(columns) + " |", "| --- | --- |" + " ---: |" * 5]
     for key in dict.fromkeys((row["task"], row["mode"]) for row in rows):

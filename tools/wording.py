@@ -10,6 +10,8 @@ WORDING = {
     "qwen2.5-coder-1.5b.gguf": "Qwen2.5-Coder-1.5B",
     "qwen2.5-coder-0.5b.gguf": "Qwen2.5-Coder-0.5B",
     "smollm2-135m.gguf": "SmolLM2-135M",
+    "nothing to search: the target told, and confirmed on all examples": "target given, the search is skipped",
+    "time per token over (T/L) × standard": "time per token ÷ (T/L × that of the standard pass)",
 }
 
 

@@ -67,6 +67,23 @@ def test_a_goal_is_shown_where_it_is_missed(render_docs, monkeypatch, met):
     assert ("| case | time | target |" in text) == ("| two | 12 | 10 (missed) |" in text) == (not met)
 
 
+@pytest.mark.parametrize(("shown", "rows"), [("case=one", ["one", "one", "two"]), ("folded", ["one", "two"])])
+def test_a_long_table_is_folded(render_docs, monkeypatch, shown, rows):
+    path, page = render_docs.DATA / "speed.json", render_docs.ROOT / "README.md"
+    content = json.loads(path.read_text())
+    content["results"].append({"case": "two", "ms": 2})
+    path.write_text(json.dumps(content))
+    page.write_text(f"<!-- table speed.json {shown} --><!-- end -->")
+    assert not _exit(render_docs, monkeypatch)
+    text = page.read_text()
+    assert re.findall(r"^\| (one|two) \|", text, re.MULTILINE) == rows
+    folded = text.partition("<details")[2].partition("</details>")[0]
+    assert "| one |" in folded
+    assert "| two |" in folded
+    page.write_text("<!-- table speed.json unknown=one --><!-- end -->")
+    assert "no column unknown" in _exit(render_docs, monkeypatch)
+
+
 def test_a_record_that_cannot_be_repeated_is_refused(render_docs, monkeypatch):
     (render_docs.DATA / "speed.json").write_text(json.dumps({"results": []}))
     assert "lacks command" in _exit(render_docs, monkeypatch)

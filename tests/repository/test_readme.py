@@ -64,7 +64,7 @@ def test_data_that_is_shown_is_the_example():
 
 def test_make_targets_exist():
     makefile = (ROOT / "Makefile").read_text()
-    named = re.findall(r"^make (\w+)", "\n".join(blocks("bash")), re.MULTILINE)
+    named = re.findall(r"^make ([\w-]+)", "\n".join(blocks("bash")), re.MULTILINE)
     assert named[:2] == ["demo", "test"]
     for target in named:
         assert re.search(rf"^{target}:", makefile, re.MULTILINE)

@@ -70,7 +70,7 @@ def compare(
 
     Example: `macro compare --task category --preset quick --methods guided,macro,random,rys --seeds 1,2`
 
-    Your own data: `macro compare --task mine.csv --answer right --choices right,wrong1,wrong2 --preset quick`
+    Own data: `macro compare --task mine.csv --question ask --answer right --choices right,wrong1,wrong2 --preset quick`
     """
     workers = make_worker_settings(flags)
     # The settings of searches are for those that know them, so they are not checked against one method here.

@@ -52,7 +52,7 @@ def search(
 
     Example: `macro search --task category --preset quick`
 
-    Your own data: `macro search --task mine.csv --answer right --choices right,wrong1,wrong2 --preset quick`
+    Own data: `macro search --task mine.csv --question ask --answer right --choices right,wrong1,wrong2 --preset quick`
     """
     workers = make_worker_settings(flags)
     run_config = make_run_config(flags, config)

@@ -47,7 +47,7 @@ RouteArgument = Annotated[
         metavar="ROUTE",
         callback=_check_route_readable,
         help="A finished run's folder, a route file, or a route in any notation. The first two know their model, task,"
-        " seed and way to answer.",
+        " seed and mode.",
     ),
 ]
 

@@ -37,7 +37,7 @@ def apply_route(model: Any, route: RouteOrMixture, *, allow_untested: bool = Fal
 
     ``model`` is what ``load_model`` returns, or a transformers model.
     The result works wherever the model did: ``forward``, ``generate``, dynamic and static caches, padding,
-    ``torch.compile``, ``device_map`` and quantised weights. ``model`` itself does not change. A mixture computes
+    ``torch.compile``, ``device_map`` and quantized weights. ``model`` itself does not change. A mixture computes
     no loss and returns its output by name; implausible tokens have lower logits than all others.
     """
     if isinstance(model, FrozenModel):

@@ -4,9 +4,8 @@ Every round that looks for routes has a chunk of examples of its own and include
 Gaussian process (``route_gp``) predicts the gain of any route; Thompson samples from it decide which routes are scored
 next, so promising routes are scored again on every new chunk. The Markov policy is the prior moved to the routes that
 are probably good; it proposes routes to the process, by sampling and exact decoding. Where a mixture is wanted, half of
-the budget goes to one more round: candidates for its members, all on all examples of the search; the process counts
-these scores, too. Part of the training examples is a holdout: in a last round the finalists and the standard pass are
-scored on these examples, which had no influence on the search.
+the budget goes to one more round: candidates for its members, all on all examples of the search. Part of the training
+examples is a holdout: in a last round the finalists and the standard pass are scored on them.
 """
 
 from collections.abc import Sequence

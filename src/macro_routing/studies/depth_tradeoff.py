@@ -127,7 +127,7 @@ def copy_p_values_by_route(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, 
 def summarize_most_accurate_depth(rows: Sequence[Mapping[str, Any]], layers: int) -> str:
     """The depth with the best validation accuracy, never the best test accuracy; of equals the shorter."""
     best = max(rows, key=lambda row: (row["validation"], -row["length"]))
-    intro = f"Validation prefers, within {best['depth']:g} times the depth of the model,"
+    intro = f"Within {best['depth']:g} times the depth of the model, validation selects"
     if best["p_holm"] is None:
         return (
             f"{intro} the standard pass itself: {format_percent_number(best['accuracy'])} % correct (n = {best['n']})."

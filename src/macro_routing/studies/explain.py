@@ -31,8 +31,8 @@ WHOLE_ROUTE = "the whole route"
 _MAX_EXAMPLES = 20
 """Of each kind in the table of examples."""
 _TRUNCATION_NOTE = (
-    "The difference to the standard pass in points of accuracy, by what happened to the answers. A route that only"
-    " writes shorter looks like one that reasons better: its gain stands under *was truncated, is not*."
+    "The difference to the standard pass in points of accuracy, by what happened to the answers. The gain of a route"
+    " that only writes shorter answers is under *was truncated, is not*."
 )
 _COLUMNS = [
     number_column("no.", "number"),

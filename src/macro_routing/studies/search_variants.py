@@ -66,8 +66,9 @@ class SearchVariantRunner:
         counts = format_number_of(len(self.tasks), "task"), format_number_of(len(self.seeds), "seed")
         return (
             f"Mean over {counts[0]} ({tasks}) and {counts[1]} ({', '.join(map(str, self.seeds))}); ± is the sample"
-            " standard deviation over seeds. Compared are the routes that these searches found. Intervals resample"
-            " test examples and p is a sign-flip test over them: neither includes the variation between searches."
+            " standard deviation over seeds. The compared routes are those that these searches found. Intervals"
+            " resample test examples and p is a sign-flip test over them: neither includes the variation between"
+            " searches."
         )
 
     def pair_outcomes_by_seed(
