@@ -80,11 +80,11 @@ def _ended(server, order, cwd, streams):
 class _WarmPython:
     """The Python that commands are forked from, in a process group with them; it ends when its connection does."""
 
-    def __init__(self):
+    def __init__(self, *options):
         self.connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, Path(__file__).with_name("warm_python.py"), str(theirs.fileno())],
+                [sys.executable, Path(__file__).with_name("warm_python.py"), str(theirs.fileno()), *options],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env=ENVIRONMENT,

@@ -1,10 +1,11 @@
-"""`macro compare`, on a real model with tiny budgets, and on mistakes."""
+"""`macro compare`, with tiny budgets: methods and controls on a real model, and on mistakes."""
 
 import json
 
 import pytest
 
 from tests.cli.runner import ENVIRONMENT, run
+from tests.runs.small import small_folder
 
 METHODS = "guided,macro,macro-restarts,random,rys,shortgpt,early-exit,drllm,drllm-ext,cola,standard"
 SMALL = (
@@ -38,15 +39,29 @@ def test_the_whole_table_on_a_real_model(tmp_path):
     assert max(map(len, again.stdout.splitlines()[:14])) <= 80
 
 
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return small_folder(tmp_path_factory.mktemp("tiny") / "model")
+
+
 def write_sums(path):
     rows = [f"{one} plus {one + 2} is,{2 * one + 2},{2 * one + 3},{2 * one}" for one in range(40)]
     path.write_text("\n".join(["asked,right,wrong,worse", *rows, rows[0].upper()]))  # and one of them again
     return path
 
 
-def test_a_file_of_ones_own(tmp_path):
+def test_a_file_of_ones_own(model, tmp_path):
     columns = ("--question", "asked", "--answer", "right", "--choices", "right,wrong,worse")
-    given = ("--task", write_sums(tmp_path / "sums.csv"), *columns, *SMALL[2:], "--methods", "early-exit")
+    given = (
+        "--task",
+        write_sums(tmp_path / "sums.csv"),
+        *columns,
+        *SMALL[2:],
+        "--model",
+        model,
+        "--methods",
+        "early-exit",
+    )
     command = ("compare", *given, "--out", tmp_path / "all", "--store", tmp_path / "s.sqlite")
     planned = json.loads(run(*command, "--dry-run", "--json").stdout)
     assert [(one["method"], one["seed"], one["finished"]) for one in planned["runs"]] == [("early-exit", 1, False)]

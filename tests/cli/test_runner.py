@@ -1,6 +1,7 @@
 """A command that is forked from a warm Python is in nothing that can be seen another than one that is started."""
 
 import contextlib
+import functools
 import time
 from pathlib import Path
 
@@ -33,6 +34,8 @@ def test_forked_and_started_commands_say_the_same(arguments, stdin, status, tmp_
 @pytest.mark.skipif(not runner.CAN_FORK, reason="all commands are started here")
 @pytest.mark.parametrize("seconds", [0.001, 0.3])  # before it is forked, while it runs
 def test_a_command_that_takes_too_long_is_ended_and_the_next_one_hears_its_own_answer(seconds, monkeypatch):
+    # Not the one that other tests use: to load the libraries again for them takes seconds.
+    monkeypatch.setattr(runner, "_warm_python", functools.cache(lambda: runner._WarmPython("--cold")))
     run("--version")
     warm = runner._warm_python().process
     with monkeypatch.context() as patience:
@@ -44,6 +47,7 @@ def test_a_command_that_takes_too_long_is_ended_and_the_next_one_hears_its_own_a
         assert time.monotonic() < end, left
     run("route", "show", "L0 RJ", status=2)
     assert run("--version").stdout.startswith("macro ")
+    runner._warm_python().end()
 
 
 def _running(group):
