@@ -50,9 +50,7 @@ def test_the_short_tasks_are_neither_chance_nor_ceiling_and_short(smollm2, name)
     """Measured on a seed that nothing else uses; chance is 25 %."""
     task = load_task(name, seed=4321)
     examples = task.pools["test"][:60]
-    share = (
-        sum(outcome.correct for outcome in answer_examples(smollm2, smollm2.model, task, examples, LIKELIHOOD)) / 60
-    )
+    share = sum(outcome.correct for outcome in answer_examples(smollm2, smollm2.model, task, examples, LIKELIHOOD)) / 60
     assert 0.35 < share < 0.85
     for example in examples:
         pieces = [example.question, *(f" {choice}" for choice in example.choices)]
