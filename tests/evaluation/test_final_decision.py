@@ -151,18 +151,18 @@ def test_a_small_gain_shrinks_and_a_large_one_stays():
 @pytest.mark.parametrize(
     ("settings", "fresh", "words"),
     [
-        ({}, 700, "700 examples that the search does not use can show a gain of"),
-        ({}, 10, "10 examples that the search does not use are too few to show even a gain of 20 points"),
+        ({}, 700, "700 held-out examples can show a gain of"),
+        ({}, 10, "10 held-out examples are too few to show even a gain of 20 points"),
         ({}, 0, "about 803 can show one of 5 points"),
         (
             {"objective": "speed"},
             700,
-            "700 examples that the search does not use decide; a margin of 3 points needs 95",
+            "700 held-out examples decide; a margin of 3 points needs 95",
         ),
         (
             {"objective": "speed"},
             20,
-            "20 examples that the search does not use are too few to return any route (use more, or a larger margin)",
+            "20 held-out examples are too few to return any route (use more, or a larger margin)",
         ),
         ({"objective": "speed", "margin": 1.0}, 700, "about 5427 if a fifth of them do"),
     ],

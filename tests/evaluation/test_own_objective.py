@@ -35,7 +35,7 @@ def test_the_best_route_is_found_and_shown_on_fresh_examples():
     objective = Objective()
     result = maximize_objective(objective, SPACE, EXAMPLES, settings=SETTINGS, seed=1)
     assert result.route == TARGET
-    assert result.fresh == 60
+    assert result.held_out == 60
     assert result.evidence.p_value < 0.05
     standard, routed = (np.mean(Objective()([route], EXAMPLES)) for route in (Route.standard(8), TARGET))
     assert result.evidence.gain == pytest.approx(routed - standard, abs=0.03)
@@ -57,7 +57,7 @@ def test_what_decides_was_not_used_to_search():
     confirmation = [draw.proposal.route for draw in result.state.draws if draw.round == result.state.rounds - 1]
     by_example = {example: {route for route, asked in objective.asked if asked == example} for example in EXAMPLES}
     fresh = [example for example, routes in by_example.items() if routes == set(confirmation)]
-    assert len(fresh) == result.fresh
+    assert len(fresh) == result.held_out
 
 
 def test_a_stopped_search_goes_on_and_ends_the_same(tmp_path):

@@ -408,7 +408,7 @@ def test_finalists_are_shown_with_what_the_decision_knew():
     assert "+0.6" in text
     assert "corrected for the number of finalists; only finalists with p of at most 0.1 are returned" in text
     assert "98.5" in text
-    assert "on 600 examples, none of which the search used: 500 held back from training and 100 of validation" in text
+    assert "on 600 held-out examples: the holdout, 500 of the training examples, and 100 of validation" in text
     assert "cannot be distinguished from the most accurate" in text
     faster = {**finalist, "required_gain": -0.03}
     speed = render_candidates_table({**choice, "candidates": [standard, faster]}, 0.05)

@@ -52,7 +52,7 @@ def test_a_route_that_the_test_set_does_not_confirm_is_told_with_what_the_decisi
     verdict = make_route_result(selection, [], compare(12, 6, 60), "run", DecisionSettings()).verdict
     assert "No evidence of a gain" in verdict
     assert "with 30 % of the verdicts changed" in verdict
-    assert "passed the decision (p = 0.045 on 62 fresh examples), but the test set does not confirm it" in verdict
+    assert "passed the decision (p = 0.045 on 62 held-out examples), but the test set does not confirm it" in verdict
 
 
 @pytest.mark.parametrize(("correct", "is_told"), [(15, True), (20, True), (40, False)])

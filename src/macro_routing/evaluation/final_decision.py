@@ -1,4 +1,4 @@
-"""The final decision of a search: the standard pass, unless fresh examples show a route that meets the objective.
+"""The final decision of a search: the standard pass, unless held-out examples show a route that meets the objective.
 
 Accuracy: a finalist must gain more than the price of its additional layers. Speed: it must not lose more than a margin.
 Both are one-sided paired tests on examples that the search never saw, corrected for the number of finalists. Of the
@@ -22,7 +22,7 @@ from macro_routing.search.decision_settings import SPEED, DecisionSettings
 
 RouteT = TypeVar("RouteT", bound=RouteOrMixture)
 GetScores = Callable[[RouteT], NDArray[np.bool_] | NDArray[np.float64]]
-"""A route's score on every fresh example, from 0 to 1; the search used none of them, and all routes get the same."""
+"""A route's score on every held-out example, from 0 to 1; the search used none of them, and all routes get the same."""
 TYPICAL_DISCORDANCE = 0.2
 """Share of examples on which a route and the standard pass usually differ."""
 _TYPICAL_FINALISTS = 5
@@ -34,7 +34,7 @@ examples: the rule of three."""
 
 @dataclass(frozen=True, eq=False)
 class FinalistEvidence:
-    """What fresh examples say about one finalist."""
+    """What held-out examples say about one finalist."""
 
     route: RouteOrMixture
     """The finalist."""
@@ -143,35 +143,35 @@ def _sum_by_group(rows: NDArray[np.float64], groups: Sequence[int] | None) -> ND
     return np.array([np.bincount(columns, row) for row in rows])
 
 
-def describe_decision_power(settings: DecisionSettings, fresh: int) -> str:
-    """What a decision on ``fresh`` examples can show, and how many would do where these are too few."""
+def describe_decision_power(settings: DecisionSettings, held_out: int) -> str:
+    """What a decision on so many held-out examples can show, and how many would do where these are too few."""
     if settings.objective == SPEED:
         least, typical = (count_examples_to_pass_margin_test(settings, share) for share in (0.0, TYPICAL_DISCORDANCE))
-        verdict = "are too few to return any route (use more, or a larger margin)" if fresh < least else "decide"
+        verdict = "are too few to return any route (use more, or a larger margin)" if held_out < least else "decide"
         return (
-            f"{fresh} examples that the search does not use {verdict}; a margin of {settings.margin:g} points needs"
+            f"{held_out} held-out examples {verdict}; a margin of {settings.margin:g} points needs"
             f" {least} if no answer changes and about {typical} if a fifth of them do"
         )
     level = settings.max_error_probability / _TYPICAL_FINALISTS
-    gain = find_detectable_gain(settings, fresh)
+    gain = find_detectable_gain(settings, held_out)
     if not math.isfinite(gain):
         needed = math.ceil(
             TYPICAL_DISCORDANCE * ((scipy.special.ndtri(1 - level) + scipy.special.ndtri(0.8)) / 0.05) ** 2
         )
         return (
-            f"{fresh} examples that the search does not use are too few to show even a gain of 20 points in four of"
+            f"{held_out} held-out examples are too few to show even a gain of 20 points in four of"
             f" five cases; about {needed} can show one of 5 points"
         )
     return (
-        f"{fresh} examples that the search does not use can show a gain of {100 * gain:.1f} points, in four of five"
+        f"{held_out} held-out examples can show a gain of {100 * gain:.1f} points, in four of five"
         f" cases, with an error probability of {settings.max_error_probability:g}"
     )
 
 
-def find_detectable_gain(settings: DecisionSettings, fresh: int) -> float:
-    """The smallest gain of one of a few finalists that ``fresh`` examples show in four of five cases, as a share."""
+def find_detectable_gain(settings: DecisionSettings, held_out: int) -> float:
+    """The smallest gain of one of a few finalists that so many held-out examples show in four of five cases."""
     level = settings.max_error_probability / _TYPICAL_FINALISTS
-    return smallest_detectable_gain(fresh, TYPICAL_DISCORDANCE, level=2 * level) if fresh else math.inf
+    return smallest_detectable_gain(held_out, TYPICAL_DISCORDANCE, level=2 * level) if held_out else math.inf
 
 
 def count_examples_to_pass_margin_test(settings: DecisionSettings, discordance: float) -> int:

@@ -33,10 +33,10 @@ class ObjectiveResult:
     """The end of a search with an objective of one's own."""
 
     route: Route
-    """The standard pass, unless fresh examples show that another route scores higher."""
+    """The standard pass, unless held-out examples show that another route scores higher."""
     finalists: tuple[FinalistEvidence, ...]
-    """What the fresh examples say of each finalist: gain, p-value corrected for their number, expected gain."""
-    fresh: int
+    """What the held-out examples say of each finalist: gain, p-value corrected for their number, expected gain."""
+    held_out: int
     """Number of examples that decided; the search did not use them."""
     state: SearchState = field(repr=False)
     """Every route that was scored."""
@@ -82,8 +82,8 @@ def maximize_objective(  # noqa: PLR0913
         with acquire_lock(Path(folder) / "lock"):
             state = _search_to_end(search, scores, _load_or_start(search, scores, folder), Path(folder) / STATE)
     routes = [candidate.route for candidate in search.candidates(state)]
-    fresh = scores.compute([Route.standard(space.layers), *routes], search.holdout)
-    evidence = assess_finalists(routes, fresh.__getitem__, decision)
+    held_out = scores.compute([Route.standard(space.layers), *routes], search.holdout)
+    evidence = assess_finalists(routes, held_out.__getitem__, decision)
     chosen = decide_route(evidence, decision) or Route.standard(space.layers)
     return ObjectiveResult(chosen, tuple(evidence.values()), len(search.holdout), state)
 

@@ -44,8 +44,8 @@ _CANDIDATES_NOTE = (
     "the policy: it is the anchor or came from the draws."
 )
 _FINALISTS_NOTE = (
-    "Measured is the difference to the standard pass on {fresh} examples, none of which the search used: {holdout} "
-    "held back from training and {validation} of validation. p: one-sided paired test that the gain exceeds what it "
+    "The difference to the standard pass is measured on {held_out} held-out examples: the holdout, {holdout} of the "
+    "training examples, and {validation} of validation. p: one-sided paired test that the gain exceeds what it "
     "must, corrected for the number of finalists; only finalists with p of at most {level:g} are returned. A finalist "
     "with additional layers must gain their price; with the objective speed it may lose the margin. The expected gain "
     "is shrunk towards zero, since most finalists gain nothing; ± is its standard deviation, and certainty the "
@@ -122,7 +122,7 @@ def _describe_decision_rule(candidates: Sequence[dict[str, Any]], max_error_prob
     """How the final decision chose, and on how many examples."""
     first = candidates[0]
     note = _FINALISTS_NOTE.format(
-        fresh=format_count(first["n"] + first["holdout_n"]),
+        held_out=format_count(first["n"] + first["holdout_n"]),
         holdout=format_count(first["holdout_n"]),
         validation=format_count(first["n"]),
         level=max_error_probability,

@@ -48,7 +48,7 @@ class FinalSelection:
         return next(({"correct": line["correct"], "n": line["n"]} for line in lines), {})
 
     @property
-    def fresh(self) -> int:
+    def held_out(self) -> int:
         """Number of examples of the final decision; 0 where validation alone selects."""
         return next((line["n"] + line["holdout_n"] for line in self.candidates if "holdout_n" in line), 0)
 
@@ -62,7 +62,7 @@ class FinalSelection:
         return {
             "correct": chosen["correct"] + chosen["holdout"],
             "standard_correct": standard["correct"] + standard["holdout"] if standard else None,
-            "n": self.fresh,
+            "n": self.held_out,
             "p_value": chosen["p_value"],
             "required_gain": chosen["required_gain"],
         }

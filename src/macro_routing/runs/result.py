@@ -142,7 +142,7 @@ def make_route_result(
     if route.is_standard:
         reason = f", {selection.refused}" if selection.refused else ""
         found = "route with fewer layers that is as accurate" if decision.objective == SPEED else "better route"
-        power = _describe_decision_power(decision, selection.fresh) or _describe_test_power(detectable)
+        power = _describe_decision_power(decision, selection.held_out) or _describe_test_power(detectable)
         verdict = f"No {found} was found: the standard pass was chosen{reason} ({power})."
     elif decision.objective == SPEED:
         verdict = _describe_noninferiority(route, comparison, decision.margin / 100)
@@ -207,13 +207,13 @@ def describe_detectable_gain(gain: float, n: int) -> str:
     return f"{n} test examples can show a gain of {100 * gain:.1f} points, in four of five cases"
 
 
-def _describe_decision_power(decision: DecisionSettings, fresh: int) -> str:
-    if not fresh or decision.objective == SPEED:
-        return f"decided on {fresh} fresh examples" if fresh else ""
-    gain = find_detectable_gain(decision, fresh)
+def _describe_decision_power(decision: DecisionSettings, held_out: int) -> str:
+    if not held_out or decision.objective == SPEED:
+        return f"decided on {held_out} held-out examples" if held_out else ""
+    gain = find_detectable_gain(decision, held_out)
     if not math.isfinite(gain):
-        return f"decided on {fresh} fresh examples, which are too few to show much"
-    return f"decided on {fresh} fresh examples, which can show a gain of {100 * gain:.1f} points"
+        return f"decided on {held_out} held-out examples, which are too few to show much"
+    return f"decided on {held_out} held-out examples, which can show a gain of {100 * gain:.1f} points"
 
 
 def _describe_test_power(detectable: float) -> str:
@@ -260,7 +260,7 @@ def _describe_gain(
         power = f"with {changed:.0f} % of the verdicts changed, {_describe_test_power(detectable)}"
         passed = ""
         if decision:
-            evidence_before = f"p = {decision['p_value']:.2g} on {decision['n']} fresh examples"
+            evidence_before = f"p = {decision['p_value']:.2g} on {decision['n']} held-out examples"
             passed = f" The {what} passed the decision ({evidence_before}), but the test set does not confirm it."
         is_likely_loss = comparison.difference < 0 and comparison.high <= 0 and comparison.p_value < 0.5
         begin = f"The {what} is probably worse than the standard pass" if is_likely_loss else "No evidence of a gain"

@@ -69,7 +69,7 @@ class MacroSettings(PolicySamplingSettings):
     epsilon_operator: Annotated[float, AllowedRange(0, 1, symbol="ε_op")] = 0.0867
     """Prior mass spread over all adds (``ε_op``)."""
     replay: Annotated[float, AllowedRange(0, 1, symbol="λ")] = 0.1
-    """Share of every round's fresh examples that later rounds see again (``λ``)."""
+    """Share of every round's new examples that later rounds see again (``λ``)."""
     smoothing: Annotated[float, AllowedRange(0, 1, exclusive=True, symbol="η")] = 1.0
     """How far the policy moves to its update (``η``); 1 is all the way."""
     k: Annotated[int, AllowedRange(1, MAX_CANDIDATES)] = option(
@@ -105,7 +105,7 @@ class RandomSettings(PolicySamplingSettings, FixedRouteCountSettings):
     epsilon_operator: Annotated[float, AllowedRange(0, 1, symbol="ε_op")] = 0.0867
     """Prior mass spread over all adds (``ε_op``)."""
     replay: Annotated[float, AllowedRange(0, 1, symbol="λ")] = 0.1
-    """Share of every round's fresh examples that later rounds see again (``λ``)."""
+    """Share of every round's new examples that later rounds see again (``λ``)."""
 
     def __post_init__(self) -> None:
         """Reject impossible settings."""
