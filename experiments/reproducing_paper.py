@@ -86,7 +86,7 @@ def describe_studied(item: str) -> str:
     if item not in STUDIED:
         return ""
     config = read_record(f"study_{STUDIED[item]}.json")["config"]
-    return f"{config['model'] or 'several small models'}: {config['headline']}"
+    return f"{config['model'] or 'several searches'}: {config['headline']}"
 
 
 def make_rows(config: Path, runs: Path | None, reason: str) -> list[dict[str, Any]]:

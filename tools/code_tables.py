@@ -134,7 +134,8 @@ def architectures_short() -> str:
     """The tested architectures, those with the same engines in one row."""
     rows: dict[tuple[bool | str, ...], list[str]] = {}
     for name in SUPPORTED_ARCHITECTURES:
-        exports = (True, name in GGUF_ARCHITECTURES, _mergekit_cell(name))
+        checkpoints = f"yes{QUANTIZED_FOOTNOTES.get(name, '')}"
+        exports = (checkpoints, name in GGUF_ARCHITECTURES, _mergekit_cell(name))
         engines = (_fused_cell(name), name in VLLM_ARCHITECTURES, *exports)
         rows.setdefault(engines, []).append(f"`{name}`")
     columns = ("`model_type`", "fused decoder", "vLLM", "plain or routed checkpoint", "llama.cpp", "mergekit")

@@ -82,3 +82,7 @@ def test_the_notebook(tmp_path):
     test_python(
         "\n".join("".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"), tmp_path
     )
+
+
+def test_no_page_has_the_marks_of_a_conflict():
+    assert not [page[:80] for page in PAGES if re.search(r"^(<{7}|>{7})( |$)", page, re.MULTILINE)]

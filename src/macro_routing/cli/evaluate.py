@@ -32,6 +32,7 @@ from macro_routing.cli.run_options import (
 from macro_routing.cli.stopping import show_hint_on_interrupt
 from macro_routing.engine.decoders import AUTO, FUSED
 from macro_routing.evaluation.decoding_settings import DecodingSettings, default_answer_mode
+from macro_routing.models.built_in import DEFAULT_MODEL
 from macro_routing.routes.route import Route
 from macro_routing.routes.route_file import RouteFile
 from macro_routing.runs.config import RunConfig
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     *("task", "model", "seed", "test_seed", *DECODING, "decoder", "data_dir", "question", "answer", "choices", "kind"),
     *(*LOADING, *EXECUTION),
     task=FlagCustomization(required=True),
+    model=FlagCustomization(default=f"that of the route's file, else {DEFAULT_MODEL}"),
     seed=FlagCustomization(
         help="Seed of the splits, and of synthetic tasks.", default="that of the route's search, else 0"
     ),
@@ -85,7 +87,8 @@ def evaluate(
     searched = _read_search_seeds(file)
     workers = make_worker_settings(flags)
     data = {"test_seed": searched.test_seed, **flags.get("data", {})}
-    config = make_run_config({**flags, "": {"seed": searched.seed or 0, **flags[""]}, "data": data}, None)
+    given = {"seed": searched.seed or 0, **({"model": file.model} if file else {}), **flags[""]}
+    config = make_run_config({**flags, "": given, "data": data}, None)
     check_route_without_model(route, config.model)
     task, seed = load_configured_task(config), config.seed
     decoding = _override_decoding_with_flags(file, task, flags.get("decoding", {}))

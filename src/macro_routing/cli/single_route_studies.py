@@ -14,6 +14,7 @@ from macro_routing.cli.run_options import FlagCustomization
 from macro_routing.cli.study_command import StudyCommandInputs, study_command
 from macro_routing.errors import MacroError
 from macro_routing.evaluation.decoding_settings import DecodingSettings
+from macro_routing.models.built_in import DEFAULT_MODEL
 from macro_routing.routes.route_file import is_route_file_text, parse_route_file
 from macro_routing.runs.folder import RUN, RunFolder
 from macro_routing.studies.settings import CostStudySettings, DepthTradeoffSettings, SideEffectsSettings
@@ -30,6 +31,7 @@ _RUN_OPTIONS = (
 )
 _OVERRIDES = {
     "task": FlagCustomization(help="A task, or TASK:MODE.", default="the route's own, else category"),
+    "model": FlagCustomization(default=f"the route's own, else {DEFAULT_MODEL}"),
     "seed": FlagCustomization(help="Seed of the splits.", default="the route's own, else 1"),
     "mode": FlagCustomization(default="the route's own for its task, else auto"),
 }

@@ -19,7 +19,7 @@ class DecisionSettings(CheckedSettings):
     """The settings of the final decision."""
 
     objective: str = option(
-        ACCURACY, "accuracy: a route that is better; speed: the fewest layers that are as accurate.", _PANEL,
+        ACCURACY, "accuracy: a route that is better; speed: the fewest layers that lose less than the margin.", _PANEL,
         choices=OBJECTIVES,
     )  # fmt: skip
     max_error_probability: Annotated[float, AllowedRange(0, 0.5, exclusive=True)] = option(
