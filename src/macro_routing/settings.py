@@ -6,6 +6,7 @@ with ``option`` is also a flag of the commands: its help, its flag and its panel
 """
 
 import dataclasses
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -86,14 +87,21 @@ class CheckedSettings:
 
         An integer in a float field becomes a float: 1 and 1.0 are one setting.
         """
-        for name, hint in get_type_hints(type(self), include_extras=True).items():
-            kind, *ranges = get_args(hint) if get_origin(hint) is Annotated else (hint,)
+        for name, kind, ranges in _list_typed_fields(type(self)):
             value = getattr(self, name)
             if kind is bool:
                 check_boolean(name, value)
             for allowed in ranges:
                 _check_range(f"{name} ({allowed.symbol})" if allowed.symbol else name, value, allowed, kind)
                 object.__setattr__(self, name, value if kind is int else float(value))
+
+
+@functools.cache
+def _list_typed_fields(settings: type) -> list[tuple[str, object, list[AllowedRange]]]:
+    """Name, type and ranges of every annotated field; to evaluate annotations takes longer than the checks."""
+    hints = get_type_hints(settings, include_extras=True)
+    parts = {name: get_args(hint) if get_origin(hint) is Annotated else (hint,) for name, hint in hints.items()}
+    return [(name, kind, ranges) for name, (kind, *ranges) in parts.items()]
 
 
 def _check_range(name: str, value: object, allowed: AllowedRange, kind: object) -> None:

@@ -1,5 +1,6 @@
 """What the paper's units would cost: evaluations by the settings, hours by a recorded speed; no model is needed."""
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 
 from macro_routing.peers.per_example_search import PUBLISHED_EXAMPLES
@@ -63,8 +64,13 @@ def _count_study(item: PaperItem, search: int, count_test: Callable[[TaskWithAns
 def _count_search(config: RunConfig) -> int:
     """Of MACRO: its rounds, and validation."""
     settings = config.build_search_settings({})
-    rounds = assign_examples_to_rounds(config.data.training, settings.iterations, settings.replay, seed=0)
-    return int(settings.draws * sum(map(len, rounds)) + settings.k * config.data.validation)
+    examples = _count_round_examples(config.data.training, settings.iterations, settings.replay)
+    return int(settings.draws * examples + settings.k * config.data.validation)
+
+
+@functools.cache
+def _count_round_examples(training: int, iterations: int, replay: float) -> int:
+    return sum(map(len, assign_examples_to_rounds(training, iterations, replay, seed=0)))
 
 
 def _count_labels(config: RunConfig, method: str) -> int:
