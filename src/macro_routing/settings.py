@@ -87,7 +87,8 @@ class CheckedSettings:
 
         An integer in a float field becomes a float: 1 and 1.0 are one setting.
         """
-        for name, kind, ranges in _list_typed_fields(type(self)):
+        settings: Any = type(self)  # mypy takes a class for its instances, which need not be hashable
+        for name, kind, ranges in _list_typed_fields(settings):
             value = getattr(self, name)
             if kind is bool:
                 check_boolean(name, value)
