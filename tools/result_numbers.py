@@ -231,37 +231,19 @@ def _speed_worst() -> str:
     return f"{min(float(row['speed'].split('(')[1].split(' to ')[0]) for row in rows if row['saved']):+.1f}"
 
 
-def _decoding_short() -> str:
-    """How fast fused decoding of the smaller batch is compared with ``generate`` and vLLM."""
+def _decoding_sentence() -> str:
+    """How fast fused decoding is compared with ``generate`` and vLLM, in brackets the range of vLLM's repeats."""
     rows = [row for row in read_record(SPEEDS)["results"] if row["routes"] == 1]
-    texts = min(row["rows"] for row in rows)
-    ratios = {row["side"]: f"{row['ratio']:.1f}" for row in rows if row["rows"] == texts}
+    by_texts = {
+        count: {row["side"]: row for row in rows if row["rows"] == count} for count in {r["rows"] for r in rows}
+    }
+    (texts, few), (most, many) = sorted(by_texts.items())
+    times = [seconds / few["fused"]["seconds"] for seconds in few["vLLM"]["samples"]]
     return (
-        f"On one H200 with {texts} texts, fused decoding is {ratios['generate']} times as fast as `generate`,"
-        f" {ratios['generate, static cache, compiled']} times as fast as `generate` with a static cache and"
-        f" compilation, and {ratios['vLLM']} times as fast as vLLM."
-    )
-
-
-def decoding_sentence() -> str:
-    """What the pages on speed say first: beside ``generate`` and vLLM."""
-    ratios: dict[int, dict[str, float]] = {}
-    for row in read_record(SPEEDS)["results"]:
-        if row["routes"] == 1:
-            ratios.setdefault(row["rows"], {})[row["side"]] = row["ratio"]
-    (fewest, few), (most, many) = sorted(ratios.items())
-    tokens, rows = read_record(SPEEDS)["config"]["new_tokens"], read_record(SPEEDS)["results"]
-    fused = next(row["seconds"] for row in rows if row["side"] == "fused" and row["rows"] == fewest)
-    version = read_record(SPEEDS)["config"]["vllm"].partition(" (")[0]
-    limit = read_record(SPEEDS)["config"]["vllm"].partition("max_num_seqs ")[2].partition(")")[0]
-    version += f", at most {limit} texts at once"
-    times = [s / fused for row in rows if row["side"] == "vLLM" and row["rows"] == fewest for s in row["samples"]]
-    return (
-        f"For {fewest} texts at once on an H200, `generate` takes {few['generate']:.1f} times as long as fused "
-        f"decoding, with a static cache and compilation {few['generate, static cache, compiled']:.1f} times, and vLLM "
-        f"{few['vLLM']:.1f} times ({min(times):.1f} to {max(times):.1f}); for {most:,} texts vLLM takes "
-        f"{many['vLLM']:.1f} times as long (the standard pass, {tokens} tokens per text, bfloat16, random weights "
-        f"in the shape of Qwen2.5-1.5B; {version}; medians, in brackets the range of the repeats)."
+        f"On one H200 with {texts} texts, fused decoding is {few['generate']['ratio']:.1f} times as fast as `generate`,"
+        f" {few['generate, static cache, compiled']['ratio']:.1f} times as fast as `generate` with a static cache and"
+        f" compilation, and {few['vLLM']['ratio']:.1f} times as fast as vLLM ({min(times):.1f} to {max(times):.1f});"
+        f" with {most:,} texts {many['vLLM']['ratio']:.1f} times as fast as vLLM."
     )
 
 
@@ -385,6 +367,5 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "driver-busy": _driver_busy,
     "transfer-losses": _transfer_losses,
     "truncated-range": _truncated_range,
-    "decoding-sentence": decoding_sentence,
-    "decoding-short": _decoding_short,
+    "decoding-sentence": _decoding_sentence,
 }

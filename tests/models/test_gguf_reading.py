@@ -135,6 +135,19 @@ def test_strings_and_maps_are_read_the_fast_way(source):
     ]
 
 
+def test_the_metadata_is_walked_through_once_and_nobody_shares_what_was_read(source, monkeypatch):
+    reading = pytest.importorskip("transformers.integrations.gguf.reader")
+    walk, walks = reading._read_metadata, []
+    monkeypatch.setattr(reading, "_read_metadata", lambda *args: walks.append(args[1]) or walk(*args))
+    plain = reading.read_gguf_metadata(str(source))
+    walks.clear()
+    with gguf_reading.share_gguf_reader(gguf_reading.open_gguf(source), lambda _: None):
+        first = reading.read_gguf_metadata(str(source))
+        first[0].clear()
+        assert reading.read_gguf_metadata(str(source)) == plain
+    assert walks == [str(source)]
+
+
 def test_a_version_of_transformers_without_the_slow_functions_is_read_as_well(source, tmp_path, monkeypatch):
     monkeypatch.setenv("MACRO_CACHE_DIR", str(tmp_path / "cache"))
     missing = ("transformers.modeling_gguf_pytorch_utils", "no_such_function", None)
