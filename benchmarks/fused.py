@@ -1,10 +1,10 @@
 """Fused decoding on a GPU: against ``model.generate``, against the time its bytes need, and by route length.
 
     python -m benchmarks.fused MODEL [--data-dir FOLDER] [--write docs/data/fused_MODEL.json]
-    python -m benchmarks.fused --shape qwen3-1.7b [--write docs/data/fused_qwen3_shape.json]
+    python -m benchmarks.fused --shape qwen3-1.7b [--steps] [--write docs/data/fused_qwen3_shape.json]
 
-With a shape the weights are random and so are the prompts; every row writes to its budgets in any case. Exits with 1
-when a target is missed.
+With a shape the weights are random and so are the prompts; every row writes to its budgets in any case. With --steps
+only decoding steps are measured, against their roofline and by route length. Exits with 1 when a target is missed.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.fused_steps import MeasuredFigure, measure_fused_decoding, profile_kernels
+from benchmarks.fused_steps import MeasuredFigure, measure_fused_decoding, measure_steps, profile_kernels
 from benchmarks.record import write_record
 from macro_routing.engine.batching import Tokens
 from macro_routing.engine.decoders import FUSED, get_fused_decoder
@@ -189,7 +189,8 @@ def write_tables(
 ) -> None:
     """Record the figures, and the kernels beside them."""
     name = f"--shape {arguments.shape}" if arguments.shape else "MODEL"
-    command = f"python -m benchmarks.fused {name} --write docs/data/{arguments.write.name}"
+    steps = " --steps" * arguments.steps
+    command = f"python -m benchmarks.fused {name}{steps} --write docs/data/{arguments.write.name}"
     model = arguments.shape or Path(arguments.model).name
     write_record(
         arguments.write,
@@ -222,6 +223,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?")
     parser.add_argument("--shape", choices=SHAPES)
+    parser.add_argument("--steps", action="store_true", help="decoding steps only, without generate")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
@@ -231,9 +233,12 @@ def main() -> None:
     decoder = FusedDecoder(model) if frozen is None else get_fused_decoder(frozen, FUSED)
     assert decoder is not None
     routes = draw_distinct_routes(len(decoder.weights.layers), ROUTES)
-    chosen = np.random.default_rng(SEED + 1).choice(ROUTES, COMPARED, replace=False)
-    figures = measure_fused_decoding(decoder, model, routes, prompts, stages, [routes[index] for index in chosen])
-    if frozen is not None:
+    if arguments.steps:
+        figures = measure_steps(decoder, model, routes, prompts, REASONING + ANSWER)
+    else:
+        chosen = np.random.default_rng(SEED + 1).choice(ROUTES, COMPARED, replace=False)
+        figures = measure_fused_decoding(decoder, model, routes, prompts, stages, [routes[index] for index in chosen])
+    if frozen is not None and not arguments.steps:
         spent = figures[0].raw["generate_seconds"]
         figures.append(measure_round_with_savings(frozen, arguments.data_dir, sum(spent) / len(spent)))
     kernels = profile_kernels(decoder, [Route.standard(routes[0].layers)], prompts)

@@ -2,8 +2,9 @@
 
     python -m benchmarks.fused_architectures [--shapes NAME …] [--write docs/data/fused_architectures.json]
 
-The weights are random and have the shape of a published model. Both sides decode the standard pass of the same prompts
-to the same number of tokens, once before they are timed; times are medians. Exits with 1 when a shape fails.
+The weights are random and have the shape of a published model; a shape with nf4 in its name is quantized to 4 bits by
+bitsandbytes. Both sides decode the standard pass of the same prompts to the same number of tokens, once before they are
+timed; times are medians. Exits with 1 when a shape fails.
 """
 
 import argparse
@@ -26,6 +27,8 @@ from macro_routing.evaluation.bench import measure_repeatedly
 from macro_routing.routes import Route
 
 NEW_TOKENS, REPEATS = 128, 3
+NF4 = "-nf4"
+ALL_SHAPES = (*SHAPES, f"qwen3-14b{NF4}")
 VOCABULARY = 30_000
 """Of the prompts, which all shapes can read."""
 COLUMNS = {
@@ -49,9 +52,11 @@ def measure_architecture(
     standard = Route.standard(len(decoder.weights.layers))
     fused = _time_warm(partial(decode_fused, decoder, [standard], prompts, NEW_TOKENS))
     decoder.release_memory()  # ``generate`` has the whole device, as it has without the decoder
-    batch = find_batch_that_fits(model, prompts)
+    batch = find_batch_that_fits(model, prompts)  # the run before ``generate`` is timed
     batches = [prompts[first : first + batch] for first in range(0, len(prompts), batch)]
-    generate = _time_warm(lambda: [generate_texts(model, texts, NEW_TOKENS, static=False) for texts in batches])
+    generate = measure_repeatedly(
+        lambda: [generate_texts(model, texts, NEW_TOKENS, static=False) for texts in batches], REPEATS
+    )
     step = measure_step(decoder, model, [standard], prompts, NEW_TOKENS, limits)
     return {
         "architecture": model.config.model_type,
@@ -99,12 +104,33 @@ def measure_shape(shape: str, prompts: Sequence[Tokens], limits: DeviceLimits) -
     import torch
 
     try:
-        model = make_random_model(shape)
+        model = make_random_model(shape.removesuffix(NF4))
+        if shape.endswith(NF4):
+            quantize_to_4_bits(model)
         return {"shape": shape, **measure_architecture(model, FusedDecoder(model), prompts, limits)}
     finally:
         model = None
         gc.collect()
         torch.cuda.empty_cache()
+
+
+def quantize_to_4_bits(model: Any) -> None:
+    """Replace the linear maps of all layers as transformers does when it loads a model in 4 bits."""
+    import bitsandbytes
+    import torch
+
+    bnb: Any = bitsandbytes.nn
+    model.config.quantization_config = {"quant_method": "bitsandbytes"}
+    for parent in [module for layer in model.model.layers for module in layer.modules()]:
+        for name, linear in list(parent.named_children()):
+            if type(linear) is torch.nn.Linear:
+                sizes = (linear.in_features, linear.out_features)
+                quantized = bnb.Linear4bit(*sizes, compute_dtype=model.dtype, quant_type="nf4", device="meta")
+                quantized.weight = bnb.Params4bit(
+                    linear.weight.data, requires_grad=False, quant_type="nf4", module=quantized
+                )
+                quantized.bias = linear.bias
+                setattr(parent, name, quantized.to(model.device))
 
 
 def write_table(path: Path, lines: Sequence[dict[str, Any]], limits: DeviceLimits) -> None:
@@ -131,7 +157,7 @@ def write_table(path: Path, lines: Sequence[dict[str, Any]], limits: DeviceLimit
 def main() -> None:
     """Measure, print, write on request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shapes", nargs="+", choices=SHAPES, default=list(SHAPES))
+    parser.add_argument("--shapes", nargs="+", choices=ALL_SHAPES, default=list(ALL_SHAPES))
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     limits = DeviceLimits(measure_copy_bandwidth("cuda"), measure_arithmetic("cuda"))

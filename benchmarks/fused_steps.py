@@ -180,10 +180,9 @@ def measure_fused_decoding(  # noqa: PLR0913
     compared: Sequence[Route],
 ) -> list[MeasuredFigure]:
     """Everything that is measured for one model."""
-    limits = DeviceLimits(measure_copy_bandwidth(model.device), measure_arithmetic(model.device))
     timing = time_fused_decoding(decoder, model, routes, compared, prompts, stages, _REPEATS)
-    tokens = min(_STEP_TOKENS, sum(stage.max_tokens for stage in stages))
-    return [*_format_speedups(timing), *_measure_steps(decoder, model, routes, prompts, tokens, limits)]
+    tokens = sum(stage.max_tokens for stage in stages)
+    return [*_format_speedups(timing), *measure_steps(decoder, model, routes, prompts, tokens)]
 
 
 def _format_speedups(timing: dict[str, Any]) -> list[MeasuredFigure]:
@@ -204,14 +203,12 @@ def _format_speedups(timing: dict[str, Any]) -> list[MeasuredFigure]:
     ]
 
 
-def _measure_steps(  # noqa: PLR0913
-    decoder: FusedDecoder,
-    model: Any,
-    routes: Sequence[Route],
-    prompts: Sequence[Tokens],
-    tokens: int,
-    limits: DeviceLimits,
+def measure_steps(
+    decoder: FusedDecoder, model: Any, routes: Sequence[Route], prompts: Sequence[Tokens], budget: int
 ) -> list[MeasuredFigure]:
+    """Decoding steps of the standard pass, the longest route, and several routes, against their roofline."""
+    limits = DeviceLimits(measure_copy_bandwidth(model.device), measure_arithmetic(model.device))
+    tokens = min(_STEP_TOKENS, budget)
     standard = Route.standard(routes[0].layers)
     longest = max(routes, key=lambda route: route.length)
     timed_steps = [
