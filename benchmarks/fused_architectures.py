@@ -4,11 +4,12 @@
 
 The weights are random and have the shape of a published model; a shape with nf4 in its name is quantized to 4 bits by
 bitsandbytes. Both sides decode the standard pass of the same prompts to the same number of tokens, once before they are
-timed; times are medians. Exits with 1 when a shape fails.
+timed; times are medians. A record grows: shapes that are not named keep their lines. Exits with 1 when a shape fails.
 """
 
 import argparse
 import gc
+import json
 import statistics
 import sys
 import traceback
@@ -20,7 +21,7 @@ from typing import Any
 from benchmarks.decoding_baselines import decode_fused, generate_texts
 from benchmarks.fused import PROMPTS, SEED, SHAPES, make_random_model, make_random_prompts
 from benchmarks.fused_steps import DeviceLimits, measure_arithmetic, measure_copy_bandwidth, measure_step
-from benchmarks.record import write_record
+from benchmarks.record import current_commit, write_record
 from macro_routing.engine.batching import Tokens
 from macro_routing.engine.fused.decoder import FusedDecoder
 from macro_routing.evaluation.bench import measure_repeatedly
@@ -71,6 +72,8 @@ def measure_architecture(
         "samples": {"generate": generate, "fused": fused, "step": step.samples},
         "products": step.products,
         "cache": step.cache,
+        "bandwidth": limits.bandwidth,
+        "arithmetic": limits.arithmetic,
     }
 
 
@@ -133,24 +136,20 @@ def quantize_to_4_bits(model: Any) -> None:
                 setattr(parent, name, quantized.to(model.device))
 
 
-def write_table(path: Path, lines: Sequence[dict[str, Any]], limits: DeviceLimits) -> None:
-    """Record the shapes that are measured."""
-    shapes = " ".join(line["shape"] for line in lines)
+def write_table(path: Path, lines: Sequence[dict[str, Any]]) -> None:
+    """Record the shapes that are measured, beside those that the record has already."""
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"results": [], "commit": None}
+    by_shape = {line["shape"]: line for line in (*before["results"], *lines)}
+    commits = [before["commit"], current_commit()]
     write_record(
         path,
-        command=f"python -m benchmarks.fused_architectures --shapes {shapes} --write docs/data/{path.name}",
-        config={
-            "weights": "random",
-            "prompts": PROMPTS,
-            "new_tokens": NEW_TOKENS,
-            "repeats": REPEATS,
-            "bandwidth": limits.bandwidth,
-            "arithmetic": limits.arithmetic,
-        },
+        command=f"python -m benchmarks.fused_architectures --write docs/data/{path.name}",
+        config={"weights": "random", "prompts": PROMPTS, "new_tokens": NEW_TOKENS, "repeats": REPEATS},
         seed=SEED,
         columns=COLUMNS,
-        results=lines,
+        results=[by_shape[shape] for shape in ALL_SHAPES if shape in by_shape],
         device="cuda",
+        commits=", ".join(dict.fromkeys(", ".join(filter(None, commits)).split(", "))),
     )
 
 
@@ -176,7 +175,7 @@ def main() -> None:
             flush=True,
         )
         if arguments.write:  # after every shape: an interrupted run keeps what it measured
-            write_table(arguments.write, lines, limits)
+            write_table(arguments.write, lines)
     sys.exit(len(lines) < len(arguments.shapes))
 
 

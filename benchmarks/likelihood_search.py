@@ -165,26 +165,29 @@ SCORING = ("layers", "final norm, head and log-probabilities", "copy from the de
 """Parts that launch kernels or wait for them."""
 
 
-def measure_kernels(frozen: FrozenModel, config: Any) -> dict[str, Any]:
-    """Seconds of kernels in the first round, and without the profiler until its scores are there."""
+@contextmanager
+def prepare_first_round(frozen: FrozenModel, config: Any) -> Iterator[Callable[[], Any]]:
+    """What scores the routes of a search's first round on its examples."""
     with tempfile.TemporaryDirectory() as folder:
         run: Any = prepare_run(config, frozen=frozen, store=Path(folder) / "scores.sqlite")
         asked = run.searcher.ask(run.first_state)
         examples = [run.splits.train[index] for index in asked.examples]
-        items = model_answers.build_choice_items(frozen, run.task, examples, by_letter=False)
+        items = model_answers.build_choice_items(frozen, run.evaluator.task, examples, by_letter=False)
         routes = [proposal.route for proposal in asked.proposals]
+        yield lambda: likelihood.score_choices_for_routes(frozen.model, routes, items)
+        run.score_store.close()
 
-        def score() -> Any:
-            return likelihood.score_choices_for_routes(frozen.model, routes, items)
 
+def measure_kernels(frozen: FrozenModel, config: Any) -> dict[str, Any]:
+    """Seconds of kernels in the first round, and without the profiler until its scores are there."""
+    with prepare_first_round(frozen, config) as score:
         score()
         seconds, _ = measure_seconds(score)
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:
             measure_seconds(score)
-        averages = profiler.key_averages()
-        kernels = sum(event.self_device_time_total for event in averages) / 1e6
-        launched = sum(event.count for event in averages if event.self_device_time_total)
-        run.score_store.close()
+    averages = profiler.key_averages()
+    kernels = sum(event.self_device_time_total for event in averages) / 1e6
+    launched = sum(event.count for event in averages if event.self_device_time_total)
     return {"round_seconds": seconds, "round_kernel_seconds": kernels, "round_kernels": launched}
 
 

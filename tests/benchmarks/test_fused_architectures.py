@@ -1,12 +1,20 @@
 """The table of architectures: what is measured, on a tiny model without a GPU, and the shapes it has."""
 
+import json
+
 import pytest
 import torch
 from transformers import AutoConfig
 
-from benchmarks import fused_architectures
+from benchmarks import fused_architectures, record
 from benchmarks.fused import SHAPES, make_random_prompts
-from benchmarks.fused_architectures import COLUMNS, VOCABULARY, find_batch_that_fits, measure_architecture
+from benchmarks.fused_architectures import (
+    COLUMNS,
+    VOCABULARY,
+    find_batch_that_fits,
+    measure_architecture,
+    write_table,
+)
 from benchmarks.fused_steps import DecodingStepTime, DeviceLimits
 from macro_routing.engine.fused.support import SUPPORTED_MODEL_TYPES
 from macro_routing.engine.fused.weights import fuse_weights
@@ -44,6 +52,21 @@ def test_a_single_text_that_does_not_fit_ends_the_measurement(monkeypatch):
     monkeypatch.setattr(fused_architectures, "generate_texts", generate)
     with pytest.raises(torch.OutOfMemoryError):
         find_batch_that_fits(None, range(9))
+
+
+def test_a_record_keeps_the_lines_of_shapes_that_are_not_measured_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "describe_hardware", lambda _device: "a GPU")
+    path, line = tmp_path / "record.json", dict.fromkeys(COLUMNS, 1.0)
+    for commit, shapes, step in (
+        ("first", ("qwen3-8b", "gemma2-2b"), 1.0),
+        ("second", ("mixtral-8x7b", "qwen3-8b"), 2.0),
+    ):
+        monkeypatch.setenv("MACRO_COMMIT", commit)
+        write_table(path, [{**line, "shape": shape, "step": step} for shape in shapes])
+    written = json.loads(path.read_text())
+    steps = {row["shape"]: row["step"] for row in written["results"]}
+    assert list(steps.items()) == [("qwen3-8b", 2.0), ("gemma2-2b", 1.0), ("mixtral-8x7b", 2.0)]
+    assert (written["commit"], written["n"]) == ("first, second", 3)
 
 
 def test_the_roofline_of_experts_reads_those_that_some_row_chooses():

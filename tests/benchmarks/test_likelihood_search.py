@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks import likelihood_search
 from benchmarks.likelihood_search import PartClock, estimate_share_outside_kernels
+from macro_routing.runs import make_run_config
 
 
 def test_what_runs_within_a_part_counts_for_itself_alone(monkeypatch):
@@ -47,3 +48,12 @@ def test_a_search_is_timed_by_part_and_left_as_it_was(tmp_path, monkeypatch):
     assert sum(row["seconds"] for row in rows.values()) == pytest.approx(record["search_seconds"])
     assert rows["layers"]["calls"] > 100
     assert before == [vars(owner)[name] for _, owner, names in likelihood_search.PARTS for name in names]
+
+
+def test_the_first_round_is_scored_as_its_search_asks_for_it():
+    frozen = likelihood_search.make_model(None, "tiny")
+    config = make_run_config("category", frozen.name, budget=400, decoding={"mode": "likelihood"})
+    with likelihood_search.prepare_first_round(frozen, config) as score:
+        scores = score()
+    assert len(scores) > 1
+    assert len({len(items) for items in scores.values()}) == 1
