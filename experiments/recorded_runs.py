@@ -51,6 +51,7 @@ def record_from_run(arm: MethodRun, folder: Path) -> RunRecord:
         "seconds": arm.seconds,
         "test": digest_test_set(names),
         "right": {name: pack_verdicts(right[one] for one in names) for name, right in arm.right.items()},
+        "validation": arm.validation_accuracy,
         "result": result_without_folder(arm.result),
         **({"oracle": json.loads(facts.read_text(encoding="utf-8"))} if facts.is_file() else {}),
     }
@@ -99,9 +100,8 @@ def run_from_record(record: RunRecord, test_sets: dict[str, list[str]]) -> Metho
     names = test_sets[record["test"]]
     right = {name: dict(zip(names, unpack_verdicts(digits), strict=True)) for name, digits in record["right"].items()}
     asked, work, seconds = (math.nan if record[name] is None else record[name] for name in ("asked", "work", "seconds"))
-    return MethodRun(
-        record["method"], record["seed"], RunResult.from_json(record["result"]), asked, work, seconds, (), right
-    )
+    result, validation = RunResult.from_json(record["result"]), record.get("validation", 0.0)
+    return MethodRun(record["method"], record["seed"], result, asked, work, seconds, (), right, validation)
 
 
 def read_records(name: str, kept: Path = RECORDED_RUNS) -> list[RunRecord]:

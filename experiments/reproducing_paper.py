@@ -1,24 +1,27 @@
 """The page "Reproducing the paper": every item with its command, GPU-hours, the paper's figures, ours, and its status.
 
-    python -m experiments.reproducing_paper [--runs FOLDER] [--available FOLDER] [--write docs/data/reproducing.json]
+    python -m experiments.reproducing_paper [--runs FOLDER] [--kept FOLDER] [--write docs/data/reproducing.json]
 
-``--runs`` and ``--available`` are folders that ``macro study paper`` has filled with the paper's models and with those
-that can be had (``examples/paper.toml``, ``examples/paper_available_models.toml``). Where an item was not run, the
-figures are those of an earlier study of another model, which is named.
+``--runs`` is a folder that ``macro study paper`` has filled with the paper's models (``examples/paper.toml``). The runs
+of the models that can be had (``examples/paper_available_models.toml``) are those that are kept. Where an item was not
+run, the figures are those of an earlier study of another model, which is named.
 """
 
 import argparse
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.record import ROOT, write_record
 from experiments.paper_selection import count_published, read_cells
+from experiments.paper_tables import KEPT, is_kept, name_item_record, name_kept_runs
+from experiments.recorded_runs import read_records
 from macro_routing.cli.console import read_toml
 from macro_routing.report.formatting import format_signed
 from macro_routing.studies.paper import PaperSession
-from macro_routing.studies.paper_config import PaperItem, read_paper_config
+from macro_routing.studies.paper_config import PaperItem, PaperUnit, read_paper_config
 from macro_routing.studies.study_result import DATA
 from macro_routing.studies.tables import Row
 
@@ -89,6 +92,44 @@ def describe_studied(item: str) -> str:
     return f"{config['model'] or 'several searches'}: {config['headline']}"
 
 
+@dataclass
+class KeptSession(PaperSession):
+    """A call without a folder of its own, whose main tables' runs are those that are kept."""
+
+    kept: Path = KEPT
+
+    def is_finished(self, unit: PaperUnit) -> bool:
+        """Whether a run is kept."""
+        return is_kept(unit, self.kept)
+
+    def read_seconds(self, unit: PaperUnit) -> float:
+        """Time that the search took; its test is not counted."""
+        if not self.is_finished(unit):
+            return 0.0
+        records = read_records(name_kept_runs(unit.item, unit.model, unit.parsed_task), self.kept)
+        wanted = (unit.method, unit.seed)
+        return sum(record["seconds"] or 0.0 for record in records if (record["method"], record["seed"]) == wanted)
+
+
+def make_available_rows(kept: Path, records: Path = RECORDS) -> list[dict[str, Any]]:
+    """A line per item of the models that can be had, from what is kept."""
+    session = KeptSession(read_paper_config(read_toml(AVAILABLE)), Path("studies/paper"), kept=kept)
+    lines: dict[str, Row] = {line["item"]: line for line in session.list_items().table.rows}
+    rows = []
+    for item in session.config.items:
+        line, path = lines[item.name], records / f"{name_item_record(item, 'table')}.json"
+        rows.append(
+            {
+                "item": line["item"],
+                "shows": line["shows"],
+                "hours": round(line["expected_hours"] + line["hours"], 2),
+                "ours": json.loads(path.read_text(encoding="utf-8"))["config"]["headline"] if path.is_file() else "",
+                "status": describe_status(item, lines, NO_GPU, is_there=path.is_file()),
+            }
+        )
+    return rows
+
+
 def make_rows(config: Path, runs: Path | None, reason: str) -> list[dict[str, Any]]:
     """A line per item of a configuration; ``reason`` says why one was not run."""
     session = PaperSession(read_paper_config(read_toml(config)), runs or Path("studies/paper"))
@@ -99,7 +140,7 @@ def make_rows(config: Path, runs: Path | None, reason: str) -> list[dict[str, An
         line = lines[item.name]
         result = session.out / item.name / DATA  # gathered from the item's units
         is_there = runs is not None and result.is_file()
-        ours = describe_studied(item.name) if config == PAPER else ""
+        ours = describe_studied(item.name)
         if is_there:
             ours = json.loads(result.read_text(encoding="utf-8"))["headline"]
         rows.append(
@@ -171,11 +212,11 @@ def main() -> None:
     """Gather, print, write on request."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=Path)
-    parser.add_argument("--available", type=Path)
+    parser.add_argument("--kept", type=Path, default=KEPT)
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     rows = [*make_rows_without_models(), *make_rows(PAPER, arguments.runs, NO_MODELS)]
-    available = make_rows(AVAILABLE, arguments.available, NO_GPU)
+    available = make_available_rows(arguments.kept)
     for row in [*rows, *available]:
         print(row)
     if arguments.write:

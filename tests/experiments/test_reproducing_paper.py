@@ -5,7 +5,7 @@ import json
 import pytest
 
 from experiments import reproducing_paper
-from experiments.reproducing_paper import NO_MODELS, PAPER, make_rows
+from experiments.reproducing_paper import NO_GPU, NO_MODELS, PAPER, make_available_rows, make_rows
 from macro_routing.cli.console import read_toml
 from macro_routing.studies.paper import PaperSession
 from macro_routing.studies.paper_config import list_units, read_paper_config
@@ -23,6 +23,20 @@ def write_result(folder, headline):
 
 def get_rows(runs):
     return {row["item"]: row for row in make_rows(PAPER, runs, NO_MODELS)}
+
+
+def test_an_item_of_the_models_at_hand_is_done_as_far_as_its_runs_are_kept(tmp_path, monkeypatch):
+    before = {row["item"]: row for row in make_available_rows(tmp_path / "none", tmp_path)}
+    assert before["main-table"]["status"] == NO_GPU
+    kept = {"method": "macro", "seed": 1, "seconds": 7200.0}
+    monkeypatch.setattr(reproducing_paper, "is_kept", lambda unit, _: (unit.method, unit.seed) == ("macro", 1))
+    monkeypatch.setattr(reproducing_paper, "read_records", lambda *_: [kept, {**kept, "seed": 2, "seconds": 9.0}])
+    record = tmp_path / "paper_main_table.json"
+    record.write_text(json.dumps({"config": {"headline": "gathered"}}))
+    rows = {row["item"]: row for row in make_available_rows(tmp_path, tmp_path)}
+    assert (rows["main-table"]["status"], rows["main-table"]["ours"]) == (f"65 of 195 units; {NO_GPU}", "gathered")
+    assert rows["main-table"]["hours"] == pytest.approx(130 + before["main-table"]["hours"] * 2 / 3, rel=1e-3)
+    assert rows["default"] == before["default"]
 
 
 def test_nothing_was_run(runs):

@@ -30,7 +30,7 @@ from tests.studies.contexts import OTHER, WRITTEN, check_written_files, small_co
 def test_main_table(tmp_path, frozen):
     context = small_context(tmp_path, frozen)
     found = run_main_table(context, MainTableSettings(("other",), (1, 2), ("small",), ("macro", "random")))
-    assert set(found.tables) == {"table", "significance", "search_time", "best_routes"}
+    assert set(found.tables) == {"table", "significance", "search_time", "best_routes", "truncated"}
     rows = {row["method"]: row for row in found.table.rows}
     assert {"standard pass", "MACRO", "random search"} <= set(rows)
     arms = read_method_runs(context.folder.path / "runs" / "small--other")
@@ -41,7 +41,10 @@ def test_main_table(tmp_path, frozen):
     best = max(found.table.rows, key=lambda row: row["accuracy"]["other"])
     assert best["ranks"] == {"other": 1, "average": 1}
     assert len(found.tables["best_routes"].rows) == 1
-    for name in ("table", "search_time"):
+    truncated = {row["method"]: row["truncated"]["other"] for row in found.tables["truncated"].rows}
+    assert truncated.keys() == rows.keys()
+    assert truncated["random search"] == pytest.approx(np.mean([arm.result.variants[0].cut_off for arm in mine]))
+    for name in ("table", "search_time", "truncated"):
         assert found.tables[name].notes[0] == "Seeds 1, 2; test examples: other n = 20."
     data = check_written_files(context, found)
     assert (context.folder.path / "significance.tex").is_file()

@@ -13,7 +13,7 @@ import numpy as np
 from macro_routing.errors import RunError
 from macro_routing.evaluation.statistics import Floats, bootstrap_means
 from macro_routing.files import write_atomically
-from macro_routing.runs.folder import ANSWERS, RESULT, RUN, RunFolder
+from macro_routing.runs.folder import ANSWERS, CANDIDATES, RESULT, RUN, RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.methods import STANDARD as STANDARD_METHOD
 from macro_routing.runs.result import ORACLE, ROUTE, STANDARD, RunResult, read_result
@@ -47,6 +47,8 @@ class MethodRun:
     curve: tuple[SearchCurvePoint, ...]
     right: dict[str, dict[str, bool]]
     """By variant and test example: whether the answer was correct."""
+    validation_accuracy: float = 0.0
+    """Of the chosen route; 0 where it was not chosen among candidates."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,17 @@ def read_method_run(method: str, seed: int, path: Path, curve: Sequence[SearchCu
             for variant in result.variants
         }
     asked, work, seconds = (sum(report.get(name, 0) for report in rounds) for name in ("asked", "work", "seconds"))
-    return MethodRun(method, seed, result, asked, work, seconds, tuple(curve), right)
+    validation_accuracy = _read_validation_accuracy(run)
+    return MethodRun(method, seed, result, asked, work, seconds, tuple(curve), right, validation_accuracy)
+
+
+def _read_validation_accuracy(run: RunFolder) -> float:
+    if not (run.path / CANDIDATES).is_file():
+        return 0.0
+    with run.explain_damaged_files(CANDIDATES):
+        choice = run.read_json(CANDIDATES)
+        chosen = [candidate for candidate in choice["candidates"] if candidate["route"] == choice["chosen"]]
+        return float(chosen[0]["correct"] / chosen[0]["n"]) if chosen else 0.0
 
 
 # --- the table ----------------------------------------------------------------------------------------------------

@@ -1,13 +1,10 @@
 """Best routes: per model and task the route with the best validation accuracy of all seeds (paper, best routes)."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from macro_routing.report.formatting import format_points
-from macro_routing.runs import folder as run_files
 from macro_routing.runs.comparison_results import MethodRun
-from macro_routing.runs.folder import RunFolder
 from macro_routing.runs.result import ROUTE, SELECTED
 from macro_routing.studies.tables import Column, Table, make_text_column, number_column, percentage_column
 from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
@@ -22,7 +19,7 @@ def list_best_route_per_task(
         candidates = [run for run in of_task if SELECTED[run.method] == name and run.result.kind == ROUTE]
         if not candidates:
             continue
-        best = max(candidates, key=lambda run: (_read_validation_accuracy(run), -run.seed))
+        best = max(candidates, key=lambda run: (run.validation_accuracy, -run.seed))
         comparison, route = best.result.comparison, best.result.best_route
         rows.append(
             {
@@ -38,14 +35,6 @@ def list_best_route_per_task(
             }
         )
     return rows
-
-
-def _read_validation_accuracy(method_run: MethodRun) -> float:
-    run = RunFolder.open(Path(method_run.result.folder))
-    with run.explain_damaged_files(run_files.CANDIDATES):
-        choice = run.read_json(run_files.CANDIDATES)
-        chosen = [candidate for candidate in choice["candidates"] if candidate["route"] == choice["chosen"]]
-        return float(chosen[0]["correct"] / chosen[0]["n"]) if chosen else 0.0
 
 
 def make_best_routes_table(rows: Sequence[Mapping[str, Any]]) -> Table:

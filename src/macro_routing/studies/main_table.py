@@ -45,6 +45,7 @@ from macro_routing.studies.tables import (
     make_text_column,
 )
 from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
+from macro_routing.studies.truncation import make_truncation_table, summarize_truncation
 
 STUDY = "main-table"
 STANDARD_NAME = "standard pass"
@@ -178,6 +179,7 @@ def make_main_tables(runs: RunsByTask, leading: str) -> StudyResult:
         "significance": make_significance_table(test_significance_by_model(differences), leading, STANDARD_NAME),
         "search_time": make_search_time_table(times, sizes),
         "best_routes": make_best_routes_table(list_best_route_per_task(runs, leading)),
+        "truncated": make_truncation_table(summarize_truncation(runs, STANDARD_NAME), tasks, sizes),
     }
     methods = [row for row in rows if row["method"] != STANDARD_NAME]
     figures = [_draw_method_task_gain_heatmap(methods, tasks), draw_search_times(times)]
