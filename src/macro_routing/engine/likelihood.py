@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from macro_routing.engine.batching import Tokens, compute_position_ids, pad_left, run_in_batches
+from macro_routing.engine.layer_graphs import MAX_REPLAYED_TOKENS, LayerGraphs, can_replay_layers
 from macro_routing.engine.prefix_tree import plan_prefix_trees
 from macro_routing.engine.shared_forward import (
     ForwardTokenChunk,
@@ -34,6 +35,8 @@ MAX_PAIR_TOKENS = {"cpu": 8_192, "cuda": 262_144}
 """Tokens per batch where rows have different routes: a layer call has few of the rows, so a GPU needs many of them."""
 MAX_LOGIT_BYTES = 1 << 30
 """Logits computed at once: with a large vocabulary they would take more memory than everything else."""
+REPLAYS_LAYERS = False
+"""Whether layers of small batches are replayed from CUDA graphs; off until it has been measured on a GPU."""
 _ROWS_PER_CHUNK = 8
 """Rows whose logits fit into a CPU's cache together."""
 
@@ -213,7 +216,9 @@ def _score_batch_for_routes(
     segments = _add_long_choices_segment(
         split_prompts_at_common_prefix(model, [item.prompt for item in items], new_tokens), batch
     )
-    forward = PrefixTreeForward(model, segments)
+    tokens = sum(segment.ids.numel() for segment in segments)
+    graphs = LayerGraphs() if REPLAYS_LAYERS and tokens <= MAX_REPLAYED_TOKENS and can_replay_layers(model) else None
+    forward = PrefixTreeForward(model, segments, graphs)
     totals = {
         plan.routes[finished.route_index]: _score_choices_from_states(model, batch, finished.states)
         for plan in plan_prefix_trees(routes, max(2, hidden_state_bytes // forward.hidden_state_bytes))

@@ -9,8 +9,10 @@ row), the prompts, the choices that follow them. A layer runs on all segments in
 the keys and values of a step are freed after the step unless the caller keeps them.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -20,6 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from macro_routing.engine.batching import Tokens, choose_shared_prompt_prefix_length, compute_position_ids, pad_left
+from macro_routing.engine.layer_graphs import MIN_REPLAYED_CALLS, LayerGraphs
 from macro_routing.engine.layer_schedule import (
     NONE,
     LayerCall,
@@ -96,6 +99,12 @@ class LayerByLayerForward:
 class PrefixTreeForward(LayerByLayerForward):
     """The forward pass of many routes, over their prefix tree."""
 
+    def __init__(self, model: Any, segments: Sequence[ForwardTokenChunk], graphs: LayerGraphs | None = None) -> None:
+        """With ``graphs`` the layers that are called several times are captured and replayed."""
+        super().__init__(model, segments)
+        self._graphs = graphs
+        self._replayed_layers: frozenset[int] = frozenset()
+
     @property
     def hidden_state_bytes(self) -> int:
         """The size of one hidden state of all segments."""
@@ -105,6 +114,9 @@ class PrefixTreeForward(LayerByLayerForward):
     def run_prefix_tree(self, plan: PrefixTreePlan, *, keep_caches: bool = False) -> Iterator[RouteForwardResult]:
         """Yield every route when it ends; its tensors are valid until the next one is yielded."""
         states: dict[int, HiddenStates] = {EMBEDDINGS: [inputs.embedded for inputs in self._inputs]}
+        if self._graphs is not None and not keep_caches:
+            calls = Counter(application.layer for application in plan.applications)
+            self._replayed_layers = frozenset(layer for layer in calls if calls[layer] >= MIN_REPLAYED_CALLS)
         path = [EMBEDDINGS]  # the states from the root of the tree to the current one, and the caches of their steps
         cache_layers: list[Any] = []
         for application in plan.applications:
@@ -119,19 +131,28 @@ class PrefixTreeForward(LayerByLayerForward):
                 del states[state]
 
     def _apply_layer(self, application: LayerApplication, states: dict[int, HiddenStates]) -> tuple[HiddenStates, Any]:
-        cache_layer = self._install_cache_layer(application.layer)
+        hidden = states[application.source]
+        if application.add is not None:
+            assert application.added_state is not None
+            coefficient, earlier = application.add.coefficient, states[application.added_state]
+            hidden = [
+                add_hidden_state(state, added.to(state.device), coefficient)
+                for state, added in zip(hidden, earlier, strict=True)
+            ]
+        if self._graphs is not None and application.layer in self._replayed_layers:
+            run = partial(self._run_layer, application.layer)
+            return self._graphs.run(application.layer, hidden, lambda states: run(states)[0]), None
+        return self._run_layer(application.layer, hidden)
+
+    def _run_layer(self, layer: int, hidden: HiddenStates) -> tuple[HiddenStates, Any]:
+        """A layer on the states of all segments, with a new cache."""
+        cache_layer = self._install_cache_layer(layer)
         outputs: HiddenStates = []
-        for index, (segment, inputs) in enumerate(zip(self._segments, self._inputs, strict=True)):
-            hidden = states[application.source][index]
-            if application.add is not None:
-                assert application.added_state is not None
-                earlier = states[application.added_state][index]
-                hidden = add_hidden_state(hidden, earlier.to(hidden.device), application.add.coefficient)
+        for state, segment, inputs in zip(hidden, self._segments, self._inputs, strict=True):
             if segment.parents is not None:
                 copy_parent_cache_rows(cache_layer, segment.parents)
-            arguments = inputs.arguments[application.layer]
-            outputs.append(self._call_layer(application.layer, hidden, arguments, inputs.cache_name))
-        self._clear_cache_layer(application.layer)
+            outputs.append(self._call_layer(layer, state, inputs.arguments[layer], inputs.cache_name))
+        self._clear_cache_layer(layer)
         return outputs, cache_layer
 
 
