@@ -79,17 +79,24 @@ def make_random_model(shape: str) -> Any:
     """A model of a known shape with random weights, on the GPU in bfloat16."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers.initialization import no_init_weights
 
     from macro_routing.models.support import choose_attention
 
     kind, sizes = SHAPES[shape]
     torch.manual_seed(SEED)
     config = AutoConfig.for_model(kind, **sizes)
-    with torch.device("cuda"):
+    # All weights are drawn alike: the models' own initialization takes minutes for a large one.
+    with torch.device("cuda"), no_init_weights():
         model: Any = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
             config, dtype=torch.bfloat16, attn_implementation=choose_attention(config)
         )
-    return model.eval().requires_grad_(False)
+    for name, parameter in model.requires_grad_(False).named_parameters():
+        if name.endswith(".bias"):
+            parameter.zero_()
+        elif parameter.dim() > 1:
+            parameter.normal_(0, config.initializer_range)
+    return model.eval()
 
 
 def make_random_prompts(count: int, vocabulary: int = 50_000) -> list[Tokens]:
