@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.cli.runner import ENVIRONMENT, run
-from tests.runs.small import small_folder
+from tests.runs.small import small_folder, write_task_file
 
 METHODS = "guided,macro,macro-restarts,random,rys,shortgpt,early-exit,drllm,drllm-ext,cola,standard"
 SMALL = (
@@ -118,9 +118,18 @@ finally:
     assert "macro: error:" in run(code=code, status=2).stderr
 
 
-def test_controls_are_named_and_compared_with(tmp_path):
-    columns = ("--question", "asked", "--answer", "right", "--choices", "right,wrong,worse")
-    given = ("--task", write_sums(tmp_path / "sums.csv"), *columns, *SMALL[2:], "--max-cost", "3")
+def test_controls_are_named_and_compared_with(model, tmp_path):
+    columns = ("--question", "q", "--answer", "a", "--choices", "c")
+    given = (
+        "--task",
+        write_task_file(tmp_path / "own.jsonl", 120),
+        *columns,
+        *SMALL[2:],
+        "--model",
+        model,
+        "--max-cost",
+        "3",
+    )
     methods = ("--methods", "early-exit,pmi,contrastive")
     done = run("compare", *given, *methods, "--out", tmp_path / "all", "--store", tmp_path / "s.sqlite")
     assert "contrastive is left out: method contrastive needs a smaller model" in done.stderr

@@ -28,10 +28,12 @@ MIXTURES = {
     "short mixture": "[L0-L2] - 0.5 [L0 L1 L3(+0.5h-1)] + 0.25 [L0 L1]",
 }
 EAGER = [(kind, route) for kind in ARCHITECTURES for route in (*ROUTES, "mixture")] + [("llama", "mixture of prefixes")]
-# The second differs from the first in a coefficient only: compiled code must not be taken for another route's.
-COMPILED = [("llama", "adds"), ("llama", "other coefficient"), ("mixtral", "adds"), ("llama", "short mixture")]
-# A real model with few steps, since compiling takes as long as a route is: a repeat, an add, a skip.
-REAL = "L0-L4 L3(+0.25h-2) L4 L27-L29"
+# Few steps, since compiling takes as long as a route is: repeats, two adds, skips. The second differs from the first in
+# a coefficient only: compiled code must not be taken for another route's.
+SHORT = {"short adds": "L0 L3 L4 L3(+0.5h-2) L4(-h-1)", "other coefficient": "L0 L3 L4 L3(+2h-2) L4(-h-1)"}
+COMPILED = [*(("llama", name) for name in SHORT), ("mixtral", "short adds"), ("llama", "short mixture")]
+# A real model with as few: a repeat, an add, a skip.
+REAL = "L0-L2 L1(+0.25h-2) L2 L28-L29"
 SERVED = ["L0-L17 L17 L18(+0.25h-2) RJ", "1.7 [L0 RJ] - 0.7 [L0-L24 L26 RJ]"]
 NEW_TOKENS = 16
 QUESTIONS = ["The capital of France is", "Name a colour.", "What is 2 + 2?", "Say hello."]
@@ -39,7 +41,7 @@ pytestmark = pytest.mark.engines
 
 
 def _route(name):
-    texts = {**ROUTES, **MIXTURES, "other coefficient": "L0-L3 L2(+2h-2) L3(-h-1) RJ"}
+    texts = {**ROUTES, **MIXTURES, **SHORT}
     return parse_route_or_mixture(texts[name], LAYERS)
 
 
@@ -73,7 +75,7 @@ def answers(models, tmp_path_factory):
     cases = {(*case, "eager"): _case(made, folder, *case, eager=True) for case in EAGER}
     cases |= {(*case, "compiled"): _case(made, folder, *case, eager=False) for case in COMPILED}
     cases["real"] = _real_case()
-    cases["prompt"] = {**_case(made, folder, "qwen3", "mixture"), "prompts": _written(made), "prompt_logprobs": True}
+    cases["qwen3", "mixture", "eager"]["prompts_to_score"] = _written(made)
     cases |= {("refused", name): case for name, case in _refused(_case(made, folder, "llama", "plain")).items()}
     (place / "cases.json").write_text(json.dumps(list(cases.values())))
     done = subprocess.run(
@@ -148,7 +150,7 @@ def test_greedy_tokens_are_those_of_the_routed_transformers_model(case, models, 
 
 def test_log_probabilities_of_a_prompt_are_those_of_the_mixed_transformers_model(models, answers):
     mixed = apply_route(models[0]["qwen3"], _route("mixture"))
-    for prompt, there in zip(_written(models[0]), answers["prompt"]["prompt_logprobs"], strict=True):
+    for prompt, there in zip(_written(models[0]), answers["qwen3", "mixture", "eager"]["prompt_logprobs"], strict=True):
         ids = torch.tensor([prompt])
         here = mixed(ids).logits[0, :-1].log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
         torch.testing.assert_close(torch.tensor(there), here, rtol=0, atol=1e-4)

@@ -27,25 +27,23 @@ def answer(case):
         return {"refusal": f"{type(error).__name__}: {error}"}
     finally:
         gc.collect()
-    asked = [{"prompt_token_ids": prompt} for prompt in case["prompts"]]
-    sampling = SamplingParams(
-        temperature=0,
-        max_tokens=case["new_tokens"],
-        ignore_eos=True,
-        detokenize=False,
-        prompt_logprobs=0 if case.get("prompt_logprobs") else None,
-    )
-    outputs = llm.generate(asked, sampling, use_tqdm=False)
-    written = [list(one.outputs[0].token_ids) for one in outputs]
+    written = [list(one.outputs[0].token_ids) for one in _generate(llm, case["prompts"], case["new_tokens"])]
+    # Nothing of these is read from a cache: vLLM computes the whole prompt where its log-probabilities are asked for.
+    scored = _generate(llm, case["prompts_to_score"], 1, prompt_logprobs=0) if "prompts_to_score" in case else []
     held = llm.apply_model(_held)[0]
     del llm
     cleanup_dist_env_and_memory()
-    return {"tokens": written, "prompt_logprobs": [_prompt_logprobs(one) for one in outputs], **held}
+    return {"tokens": written, "prompt_logprobs": [_prompt_logprobs(one) for one in scored], **held}
+
+
+def _generate(llm, prompts, new_tokens, **settings):
+    sampling = SamplingParams(temperature=0, max_tokens=new_tokens, ignore_eos=True, detokenize=False, **settings)
+    return llm.generate([{"prompt_token_ids": prompt} for prompt in prompts], sampling, use_tqdm=False)
 
 
 def _prompt_logprobs(output):
-    """The log-probability of every token of the prompt but the first, where they were asked for."""
-    pairs = zip((output.prompt_logprobs or [])[1:], output.prompt_token_ids[1:], strict=False)
+    """The log-probability of every token of the prompt but the first."""
+    pairs = zip(output.prompt_logprobs[1:], output.prompt_token_ids[1:], strict=False)
     return [by_token[token].logprob for by_token, token in pairs]
 
 

@@ -1,3 +1,5 @@
+import shutil
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -114,18 +116,32 @@ def test_recorded_choice_scores_give_the_recorded_outcomes(path):
         assert ((row == scores.answers) != recorded).mean() < 0.02
 
 
-def test_the_standard_pass_without_the_question_is_added_to_a_recording(tmp_path):
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A recording of a tiny model: the model, and what the recording was made with."""
     frozen = small_frozen()
     arguments = SimpleNamespace(
         model="small", task="category", mode="likelihood", examples=6, two_edits=0, max_routes=3, minutes=5,
-        data_dir=None, folder=tmp_path,
+        data_dir=None, folder=tmp_path_factory.mktemp("recorded"),
     )  # fmt: skip
     path, _ = record_landscape(frozen, arguments)
-    before = ChoiceScores.load(path.with_suffix(".npz"))
-    arguments.without_question = path.with_suffix(".npz")
+    return frozen, arguments, path
+
+
+@pytest.fixture
+def own_copy(recorded, tmp_path):
+    """The model, the arguments, and an archive of the recording that may be changed."""
+    frozen, arguments, path = recorded
+    archive = shutil.copy(path.with_suffix(".npz"), tmp_path)
+    return frozen, SimpleNamespace(**{**vars(arguments), "without_question": Path(archive)})
+
+
+def test_the_standard_pass_without_the_question_is_added_to_a_recording(own_copy):
+    frozen, arguments = own_copy
+    before = ChoiceScores.load(arguments.without_question)
     for _ in range(2):  # it is added once
         add_scores_without_question(frozen, arguments)
-    after = ChoiceScores.load(path.with_suffix(".npz"))
+    after = ChoiceScores.load(arguments.without_question)
     assert after.routes[:-1] == before.routes
     assert after.routes[-1].endswith("| no question]")
     assert np.array_equal(after.log_likelihoods[:-1], before.log_likelihoods, equal_nan=True)
@@ -141,23 +157,17 @@ def test_the_standard_pass_without_the_question_is_added_to_a_recording(tmp_path
 
 
 @pytest.mark.parametrize("change", ["answers", "more examples", "fewer choices"])
-def test_scores_of_other_examples_are_not_added(tmp_path, change):
-    frozen = small_frozen()
-    arguments = SimpleNamespace(
-        model="small", task="category", mode="likelihood", examples=6, two_edits=0, max_routes=2, minutes=5,
-        data_dir=None, folder=tmp_path,
-    )  # fmt: skip
-    path, _ = record_landscape(frozen, arguments)
-    archive = path.with_suffix(".npz")
-    recorded = ChoiceScores.load(archive)
-    scores, sizes, answers = recorded.log_likelihoods, recorded.choice_bytes, recorded.answers
+def test_scores_of_other_examples_are_not_added(own_copy, change):
+    frozen, arguments = own_copy
+    archive = arguments.without_question
+    before = ChoiceScores.load(archive)
+    scores, sizes, answers = before.log_likelihoods, before.choice_bytes, before.answers
     if change == "answers":
         answers = (answers + 1) % 2
     elif change == "more examples":
         scores, sizes, answers = np.tile(scores, (1, 999, 1)), np.tile(sizes, (999, 1)), np.tile(answers, 999)
     else:
         scores, sizes = scores[..., :-1], sizes[:, :-1]
-    ChoiceScores(recorded.routes, scores, sizes, answers).save(archive)
-    arguments.without_question = archive
+    ChoiceScores(before.routes, scores, sizes, answers).save(archive)
     with pytest.raises(SystemExit, match="other examples"):
         add_scores_without_question(frozen, arguments)

@@ -250,6 +250,11 @@ def smallest_detectable_gain(n: int, discordance: float = 0.2, power: float = 0.
     """
     if n < 1 or not 0 < discordance <= 1:
         raise SettingsError(f"n = {n}, discordance = {discordance:g}: n must be at least 1, discordance in (0, 1]")
+    return _bisect_detectable_gain(n, discordance, power, level)
+
+
+@functools.lru_cache(maxsize=256)
+def _bisect_detectable_gain(n: int, discordance: float, power: float, level: float) -> float:
     low, high = 0.0, discordance
     if mcnemar_power(n, discordance, high, level) < power:
         return math.inf

@@ -1,5 +1,6 @@
 """Describe this machine and the installation, for bug reports."""
 
+import functools
 import importlib.metadata
 import os
 import platform
@@ -45,7 +46,9 @@ def describe_environment() -> list[EnvironmentFact]:
     ]
 
 
+@functools.cache
 def _find_installed_version(package: str) -> str | None:
+    """Read the metadata of a package once: every run's manifest names all versions."""
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:

@@ -1,5 +1,6 @@
 """Tasks generated from a seed: no download, reproducible, no question twice."""
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -20,7 +21,7 @@ class SyntheticTask:
     make_question: Callable[[Rng], tuple[str, str, tuple[str, ...]]]
     """Makes one question, its answer (with choices: the text of the correct choice) and its choices."""
     note: str
-    prompts: Mapping[str, str] = field(default_factory=dict)
+    prompts: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Prompts that differ from those of the task's kind."""
     training: int = 2000
     """Questions in the training pool."""
@@ -30,6 +31,12 @@ class SyntheticTask:
 def generate_pools(task: SyntheticTask, seed: int) -> dict[str, tuple[Example, ...]]:
     """Generate pools of distinct questions; another seed gives other questions."""
     check_integer("seed", seed, minimum=0, maximum=2**32 - 1)
+    return dict(_generate_pools(task, seed))
+
+
+@functools.lru_cache(maxsize=8)
+def _generate_pools(task: SyntheticTask, seed: int) -> dict[str, tuple[Example, ...]]:
+    """Remember the last ones: a study loads the same task for every search, and half a second is a tiny search."""
     rng = np.random.default_rng([seed, *task.name.encode()])
     pools: dict[str, tuple[Example, ...]] = {}
     seen: set[str] = set()
