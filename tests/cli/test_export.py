@@ -5,6 +5,7 @@ import pytest
 import typer
 
 from macro_routing.cli import export as command
+from macro_routing.deploy import export_common
 from macro_routing.errors import MacroError
 from tests.cli.runner import ENVIRONMENT, run
 from tests.deploy.bases import ADDS, PLAIN, route_file, tiny_base
@@ -87,6 +88,20 @@ def test_mistakes_leave_nothing(base, run_folder, tmp_path):
         assert not out.exists()
     with pytest.raises(MacroError, match="exists already"):
         export(str(run_folder), "routed", tmp_path / "taken")
+
+
+def test_what_needs_no_model_is_told_before_it_is_loaded(base, tmp_path, monkeypatch):
+    def load(*_, **__):
+        pytest.fail("the model was loaded")
+
+    monkeypatch.setattr(export_common, "open_exportable_model", load)
+    for route, target, out, message in (
+        ("2 [L0 RJ] - [L0 L2 RJ]", "hf", "out", "takes a single route; use --format routed"),
+        ("2 [L0 RJ] - [L0 RJ | no question]", "routed", "out", "only compares choices by likelihood"),
+        ("L0 RJ", "hf", ".", "exists already"),
+    ):
+        with pytest.raises(MacroError, match=message):
+            export(route, target, tmp_path / out, base.name)
 
 
 def test_a_mistake_is_one_line(tmp_path):

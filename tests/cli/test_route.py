@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -129,6 +131,15 @@ def test_a_closed_pipe_is_no_traceback():
     command = f"{sys.executable} -m macro_routing.cli.main route show 'L0 RJ' -n 9999 | head -c 20"
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert "Traceback" not in done.stderr
+
+
+def test_draws_are_printed_as_they_are_drawn():
+    command = [sys.executable, "-m", "macro_routing.cli.main", "route", "draws", "--layers", "32", "--count", "100000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        first = process.stdout.readline()
+        process.kill()  # all of them take minutes
+    whole = run("route", "draws", "--layers", "32", "--count", "2").stdout.splitlines()
+    assert first.split() == whole[0].split()
 
 
 def test_draws_are_the_papers():

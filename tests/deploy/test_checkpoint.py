@@ -71,7 +71,7 @@ def test_other_targets_reject_a_mixture(target, base, tmp_path):
     result = run("export", mixture, *options, status=2)
     stderr = " ".join(result.stderr.split())
     assert f"this is a mixture of 2 routes, but --format {target} takes a single route; use --format routed" in stderr
-    assert f"or `macro serve`, which take mixtures, or give one of them, such as '{ADDS}'" in stderr
+    assert f"or `macro serve`, which take mixtures, or give one of them, such as '{PLAIN}'" in stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from macro_routing.deploy.routed_checkpoint import write_routed_checkpoint
 from macro_routing.engine.likelihood import score_choices
-from macro_routing.errors import MacroError, RouteError
+from macro_routing.errors import MacroError, NotationError, RouteError
 from macro_routing.evaluation import Evaluator, ScoreStore
 from macro_routing.evaluation.decoding_settings import DecodingSettings
 from macro_routing.evaluation.evaluator import evaluate
@@ -149,6 +149,33 @@ def test_a_route_file_holds_a_mixture():
     with pytest.raises(RouteError, match="a mixture of 2 routes, but a single route is needed here; give one of them"):
         parse_route(file.to_json(), LAYERS)
     assert parse_route_or_mixture("2 [L0 RJ]", LAYERS) == STANDARD
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        (
+            '"format": "macro-route/1"',
+            '"format": 3',
+            "the route file has the format 3; this version reads macro-route/1",
+        ),
+        ('"layers": 6', '"layers": 6, "route": "L0 RJ"', "the key 'route' is there twice"),
+        ('"scores": {}', '"scores": {"test": NaN}', "NaN is not a number of JSON"),
+        ('"recommendation": ""', '"recommendation": 5', "recommendation must be a string, not 5"),
+        ('"revision": null', '"revision": 5', "revision must be a string, not 5"),
+    ],
+)
+def test_an_edited_route_file_says_what_is_wrong(before, after, words):
+    text = RouteFile(MIXTURE, "tiny", "w", "n", "sums").to_json()
+    assert before in text
+    with pytest.raises(NotationError, match=words):
+        parse_route_or_mixture(text.replace(before, after), None)
+
+
+def test_a_route_file_is_read_whatever_the_order_of_its_keys():
+    values = json.loads(RouteFile(MIXTURE, "tiny", "w", "n", "sums", found_by={"note": "x" * 3000}).to_json())
+    text = json.dumps(dict(reversed(values.items())))
+    assert parse_route_or_mixture(text, None) == MIXTURE
 
 
 # --- weights ------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from macro_routing.routes.mixture import (
     MAX_MEMBERS,
     Member,
     Mixture,
+    number_prefixes,
     parse_mixture,
     require_single_route,
     to_simplest_form,
@@ -72,9 +73,11 @@ def test_the_normal_form_sums_to_one():
         ([(SKIP, 1.0), (SKIP, -1.0)], "add up to 0 for every route; at least one route needs a weight"),
         ([(STANDARD, 0.0), (SKIP, 0.0)], "add up to 0 for every route"),
         ([], "at least one route"),
-        ([(STANDARD, 1.0), (SKIP, float("nan"))], "must be a finite number, not nan"),
-        ([(STANDARD, float("inf")), (SKIP, 1.0)], "must be a finite number, not inf"),
-        ([(STANDARD, 1.0), (SKIP, -float("inf"))], "must be a finite number, not -inf"),
+        ([(STANDARD, 1.0), (SKIP, float("nan"))], "must be a finite number up to 1e\\+100, not nan"),
+        ([(STANDARD, 10**400), (SKIP, 1.0)], "must be a finite number"),
+        ([(STANDARD, 1e200), (SKIP, 1e200)], "must be a finite number up to 1e\\+100, not 1e\\+200"),
+        ([(STANDARD, float("inf")), (SKIP, 1.0)], "must be a finite number up to 1e\\+100, not inf"),
+        ([(STANDARD, 1.0), (SKIP, -float("inf"))], "must be a finite number up to 1e\\+100, not -inf"),
     ],
 )
 def test_weights_without_a_normal_form_are_rejected(weights, message):
@@ -97,12 +100,22 @@ def test_a_text_with_too_many_routes_or_another_models_layers_is_rejected():
 
 def test_a_use_that_takes_single_routes_says_what_takes_mixtures():
     mixture = mix((STANDARD, 1.5), (SKIP, -0.5))
-    message = (
-        "a mixture of 2 routes, but --to x takes a single route; use y, or give one of them, such as 'L0-L3 L5 RJ'"
-    )
+    message = "a mixture of 2 routes, but --to x takes a single route; use y, or give one of them, such as 'L0 RJ'"
     with pytest.raises(RouteError, match=message):
         require_single_route(mixture, "--to x", "use y")
     assert require_single_route(mix((SKIP, 2.0)), "--to x") == SKIP
+    with pytest.raises(
+        RouteError, match="this subtracts one route, but --to x takes a single route; give 'L0-L3 L5 RJ'"
+    ):
+        require_single_route(mix((SKIP, -1.0)), "--to x")
+
+
+def test_the_length_is_that_of_the_prefix_tree():
+    mixture = mix((STANDARD, 1.0), (SKIP, -0.5), (REPEAT, 0.25))
+    assert mixture.length == len(number_prefixes(mixture.routes))
+    layers = 10_000
+    long = mix((Route.standard(layers), 1.0), (Route.from_layers(range(1, layers), layers), -0.5))
+    assert long.length == 2 * layers - 1  # in an instant: no prefix is hashed as a whole
 
 
 def test_members_share_layers_up_to_their_first_difference():

@@ -108,7 +108,7 @@ def test_json_forms():
         ('{"steps": [{"layer": 0, "coefficient": 3}]}', "no 'back'"),
         ('{"steps": [0, 1, {"layer": 2, "back": 1, "coefficient": NaN}]}', "finite"),
         ('{"steps": [0], "layers": 9}', "written for 9 layers, but the model has 8"),
-        ("[" * 100_000, "not"),
+        ("[" * 100_000, "too many brackets within each other"),
     ],
 )
 def test_bad_json_routes(text, message):

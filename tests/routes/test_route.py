@@ -126,6 +126,7 @@ def test_differences_are_told_in_words():
         ("L0-L3 L5 RJ", "0---3>5--7"),
         ("L0-L3 L4(+h-2) RJ", "0---3+4---7"),
         ("L0-L3 L1(-0.25h-2)", "0---3<~1"),
+        ("L5", "5"),
     ],
 )
 def test_track_is_one_ascii_line(text, picture):

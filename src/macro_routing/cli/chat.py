@@ -12,6 +12,7 @@ from macro_routing.cli.route_argument import check_route_without_model, read_rou
 from macro_routing.cli.run_options import NO_PRESET, FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.models.built_in import DEFAULT_MODEL
 from macro_routing.models.chat import encode_messages
+from macro_routing.routes.mixture import require_question
 
 HELP = "An empty line or Ctrl-D ends the conversation; /reset forgets it."
 
@@ -34,7 +35,7 @@ def chat(
     Example: `echo 'Hello' | macro chat smollm2-135m`
     """
     check_and_quiet_model_libraries()
-    check_route_without_model(route, model)  # what is mistyped is told before the model is loaded
+    check_route_without_model(route, model, require_question)  # what is wrong is told before the model is loaded
     frozen = models.load_model(model, make_load_options_from_flags(flags), print_progress_message)
     parsed = read_route_or_mixture(route, frozen)
     routed = frozen.model if parsed.is_standard else models.apply_route(frozen, parsed)

@@ -14,6 +14,7 @@ from macro_routing.cli.run_options import NO_PRESET, FlagTables, make_load_optio
 from macro_routing.errors import SettingsError
 from macro_routing.models.built_in import DEFAULT_MODEL
 from macro_routing.models.chat import encode_messages
+from macro_routing.routes.mixture import require_question
 from macro_routing.routes.route import Route
 from macro_routing.runs.folder import ANSWERS, RESULT, RunFolder
 from macro_routing.tasks.task import LETTERS
@@ -49,7 +50,7 @@ def compare_answers(
     if route is None:
         raise SettingsError("--prompt needs a --route to compare with the standard pass")
     check_and_quiet_model_libraries()
-    check_route_without_model(route, model)  # what is mistyped is told before the model is loaded
+    check_route_without_model(route, model, require_question)  # what is wrong is told before the model is loaded
     frozen = models.load_model(model, make_load_options_from_flags(flags), print_progress_message)
     _print_answer_pairs([_answer_with_both_routes(frozen, prompt or "", route, max_tokens)], 1, as_json=as_json)
 

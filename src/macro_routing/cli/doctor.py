@@ -10,7 +10,7 @@ import typer
 
 from macro_routing import models
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_fields, print_json, print_progress_message
-from macro_routing.cli.route_argument import read_route_or_mixture, read_route_text
+from macro_routing.cli.route_argument import check_route_without_model, read_route_or_mixture, read_route_text
 from macro_routing.cli.run_options import LOADING, NO_PRESET, FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.errors import MacroError
 from macro_routing.models.built_in import DEFAULT_MODEL
@@ -58,6 +58,7 @@ def doctor(
         raise MacroError("MODEL is empty; leave it out for the default")
     if route is not None:
         read_route_text(route)  # a mistyped name is told before the model is loaded
+        check_route_without_model(route, model or DEFAULT_MODEL, require_question)
     print_progress_message(f"loading {model or DEFAULT_MODEL}")
     frozen = models.load_model(model or DEFAULT_MODEL, make_load_options_from_flags(flags), print_progress_message)
     parsed = None if route is None else read_route_or_mixture(route, frozen)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from macro_routing.cli.console import check_and_quiet_model_libraries, print_progress_message
-from macro_routing.cli.route_argument import find_model_of_route, read_route_file, read_route_or_mixture
+from macro_routing.cli.route_argument import (
+    check_route_without_model,
+    find_model_of_route,
+    read_route_file,
+    read_route_or_mixture,
+)
 from macro_routing.cli.run_options import FlagTables, make_load_options_from_flags, with_run_options
 from macro_routing.cli.stopping import show_hint_on_interrupt
 from macro_routing.errors import ExportError, NotationError
-from macro_routing.routes.mixture import require_single_route
+from macro_routing.routes.mixture import require_question, require_single_route
 
 if TYPE_CHECKING:
     from macro_routing.routes.mixture import RouteOrMixture
@@ -64,7 +70,7 @@ def export(
         )
     if route == "-":
         raise NotationError("a route to export is a run's folder, a file or a text; it is not read from a pipe")
-    from macro_routing.deploy.export_common import open_exportable_model
+    from macro_routing.deploy.export_common import check_output_not_existing, open_exportable_model
     from macro_routing.deploy.routed_checkpoint import write_routed_checkpoint
 
     evidence = read_route_file(route)
@@ -72,6 +78,8 @@ def export(
     revision = make_load_options_from_flags(flags).revision or (
         evidence.revision if evidence and model in {None, evidence.model} else None
     )
+    check_output_not_existing(out)
+    check_route_without_model(route, name, partial(_check_format_takes, to))
     with show_hint_on_interrupt("nothing was written"):
         base = open_exportable_model(name, revision=revision, report=print_progress_message)
         applied = read_route_or_mixture(route, base)
@@ -79,9 +87,20 @@ def export(
             _warn_of_long_route(base, applied, to)
             write_routed_checkpoint(base, applied, evidence, out, copy_weights=copy_weights)
         else:
-            instead = "use --format routed or `macro serve`, which take mixtures"
-            _write_single_route(to, base, require_single_route(applied, f"--format {to}", instead), evidence, out)
+            _write_single_route(to, base, _require_single_route_of_format(to, applied), evidence, out)
     print(out)
+
+
+def _check_format_takes(to: str, route: RouteOrMixture) -> None:
+    """Reject a mixture that the format does not take."""
+    if to == "routed":
+        require_question(route)
+    else:
+        _require_single_route_of_format(to, route)
+
+
+def _require_single_route_of_format(to: str, route: RouteOrMixture) -> Route:
+    return require_single_route(route, f"--format {to}", "use --format routed or `macro serve`, which take mixtures")
 
 
 def _warn_of_long_route(base: Any, route: RouteOrMixture, to: str) -> None:

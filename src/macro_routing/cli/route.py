@@ -1,6 +1,7 @@
 """``macro route``: look at a route, and write it the way another tool wants it."""
 
 import dataclasses
+import itertools
 from typing import Annotated, Literal
 
 import typer
@@ -92,7 +93,8 @@ def _describe_mixture(mixture: Mixture) -> list[tuple[str, str]]:
     for member in mixture.members:
         fields += [("member", str(member)), ("track", render_route_ascii(member.route))]
         fields += [] if member.with_question else [("reads", "the choices and the prompt without its question")]
-        fields += _describe_differences(member.route)
+        if member.with_question or not member.route.is_standard:
+            fields += _describe_differences(member.route)
     return fields
 
 
@@ -124,7 +126,12 @@ def _mixture_to_json(mixture: Mixture) -> dict[str, object]:
         "is_standard": False,
         "length": mixture.length,
         "members": [
-            {"weight": member.weight, "with_question": member.with_question, **_route_to_json(member.route)}
+            {
+                "weight": member.weight,
+                "with_question": member.with_question,
+                **_route_to_json(member.route),
+                "is_standard": member.is_standard,
+            }
             for member in mixture.members
         ],
     }
@@ -148,16 +155,18 @@ def show_draws(
     Example: `macro route draws --layers 36 --seed 42 --count 30`
     """
     from macro_routing.routes.space import RouteSpace
-    from macro_routing.search.paper_stream import draw_first_programs, get_paper_max_length
+    from macro_routing.search.paper_stream import get_paper_max_length, iterate_programs
     from macro_routing.settings import check_seed
 
     check_seed(seed)
     space = RouteSpace(layers, max_length=max_length or get_paper_max_length(layers))
-    programs = draw_first_programs(space, seed, count)
+    programs = map(str, itertools.islice(iterate_programs(space, seed), count))
     if as_json:
-        print_json([str(program) for program in programs])
+        print_json(list(programs))
         return
-    print_fields([(str(number), str(program)) for number, program in enumerate(programs)])
+    width = len(str(count - 1))
+    for number, program in enumerate(programs):  # printed as they are drawn: a reader may have seen enough
+        print(f"{number:<{width}}  {program}", flush=True)
 
 
 @app.command("convert")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -105,13 +106,20 @@ def find_model_of_route(argument: str) -> str:
     raise NotationError("a route without a route file belongs to no model; name one with --model")
 
 
-def check_route_without_model(argument: str, model: str) -> None:
-    """Reject what no route can be read from, and a route beyond the model's layers where their number is known."""
+def check_route_without_model(
+    argument: str, model: str, check: Callable[[RouteOrMixture], object] = lambda _route: None
+) -> None:
+    """Reject what no route can be read from, and a route beyond the model's layers where their number is known.
+
+    So is what ``check`` rejects.
+    """
     from macro_routing.models.catalog import find_layer_count
 
     file, layers = read_route_file(argument), find_layer_count(model)
-    if file is None and layers is not None:
-        parse_route_or_mixture(read_route_text(argument), layers)
+    if file is not None:
+        check(file.route)
+    elif layers is not None:
+        check(parse_route_or_mixture(read_route_text(argument), layers))
 
 
 def read_route(argument: str, frozen: FrozenModel | ModelMetadata, use: str = "this command") -> Route:

@@ -99,7 +99,7 @@ def describe_long_route(base: ModelMetadata, route: RouteOrMixture, *, copies_la
 def open_export_output(out: Path, n_bytes: int) -> Iterator[Path]:
     """Yield a temporary path for a file or folder of about ``n_bytes``, which is moved to ``out`` at the end."""
     try:
-        _check_output_not_existing(out)
+        check_output_not_existing(out)
         needed = n_bytes + _SPARE_BYTES
         free = shutil.disk_usage(next(folder for folder in out.absolute().parents if folder.exists())).free
         if free < needed:
@@ -109,14 +109,15 @@ def open_export_output(out: Path, n_bytes: int) -> Iterator[Path]:
             )
         with atomic_output(out) as temporary:
             yield temporary
-            _check_output_not_existing(out)
+            check_output_not_existing(out)
     except OSError as error:
         raise ExportError(
             f"{str(out)[:200]} cannot be written: {describe_os_error(error)}; choose another path with --out"
         ) from None
 
 
-def _check_output_not_existing(out: Path) -> None:
+def check_output_not_existing(out: Path) -> None:
+    """Reject a place where something is."""
     if out.exists() or out.is_symlink():
         raise ExportError(f"{out} exists already; remove it or choose another path with --out")
 

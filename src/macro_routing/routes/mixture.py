@@ -21,6 +21,8 @@ from macro_routing.routes.route import Route, Step
 MAX_MEMBERS = 8
 NO_QUESTION = "no question"
 _MIN_WEIGHT, _MAX_WEIGHT = 1e-6, 1e6
+_MAX_SUMMED_WEIGHT = 1e100
+"""Of a part of a sum, before the sum is scaled."""
 _MEMBER = re.compile(
     r"([+\u2212-]?)\s*(?:((?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?)\s*(?:\*\s*)?)?\[([^\[\]]*)\]\s*", re.IGNORECASE
 )
@@ -46,7 +48,7 @@ class Member:
         if not _MIN_WEIGHT <= abs(self.weight) <= _MAX_WEIGHT:
             raise RouteError(
                 f"the weight of a mixture's route must be between {_MIN_WEIGHT:g} and {_MAX_WEIGHT:g} in size, not"
-                f" {shorten_value(self.weight)}"
+                f" {shorten_value(self.weight)}{'' if self.weight else '; leave the route out'}"
             )
         object.__setattr__(self, "weight", float(self.weight))
 
@@ -117,12 +119,13 @@ class Mixture:
         for part, weight in weights:
             if not isinstance(part, Route | Mixture):
                 raise RouteError(f"{shorten_value(part)} is not a Route or Mixture; parse it with parse_mixture")
-            if isinstance(weight, bool) or not isinstance(weight, Real) or not math.isfinite(weight):
+            if isinstance(weight, bool) or not isinstance(weight, Real) or not abs(weight) <= _MAX_SUMMED_WEIGHT:
                 raise RouteError(
-                    f"the weight of a mixture's route must be a finite number, not {shorten_value(weight)}"
+                    f"the weight of a mixture's route must be a finite number up to {_MAX_SUMMED_WEIGHT:g}, not"
+                    f" {shorten_value(weight)}"
                 )
             for member in to_mixture(part).members:
-                sums[member.source] = sums.get(member.source, 0.0) + weight * member.weight
+                sums[member.source] = sums.get(member.source, 0.0) + float(weight) * member.weight
         if not any(sums.values()):
             raise RouteError("the weights of a mixture add up to 0 for every route; at least one route needs a weight")
         scale = _compute_scale(sums.values())
@@ -179,7 +182,7 @@ class Mixture:
         A member without the question counts in full, though it reads less.
         """
         return sum(
-            len(number_prefixes(member.route for member in self.members if member.with_question == with_question))
+            _count_prefixes(member.route for member in self.members if member.with_question == with_question)
             for with_question in (True, False)
         )
 
@@ -200,6 +203,16 @@ def number_prefixes(routes: Iterable[Route]) -> dict[tuple[Step, ...], int]:
         for length in range(1, route.length + 1):
             numbers.setdefault(route.steps[:length], len(numbers))
     return numbers
+
+
+def _count_prefixes(routes: Iterable[Route]) -> int:
+    """``len(number_prefixes(routes))``, in a time that grows with the lengths and not with their squares."""
+    numbers: dict[tuple[int, Step], int] = {}
+    for route in routes:
+        parent = -1
+        for step in route.steps:
+            parent = numbers.setdefault((parent, step), len(numbers))
+    return len(numbers)
 
 
 def _compute_scale(weights: Collection[float]) -> float:
@@ -256,8 +269,8 @@ def require_question(route: RouteOrMixture) -> None:
     """Reject a mixture that can only compare choices, where a model is to be run or exported."""
     if to_mixture(route).compares_choices_only:
         raise RouteError(
-            f"a route that is asked without the question (| {NO_QUESTION}) only compares choices by likelihood: use"
-            " macro evaluate on a task with choices, or search without it (--members 1)"
+            f"a route that is asked without the question (| {NO_QUESTION}) only compares choices by likelihood: leave"
+            " it out, or evaluate on a task with choices (macro evaluate --mode likelihood)"
         )
 
 
@@ -267,7 +280,12 @@ def require_single_route(route: RouteOrMixture, use: str = "", instead: str = ""
     simplest = to_simplest_form(to_mixture(route))
     if isinstance(simplest, Mixture):
         needed = f"{use} takes a single route" if use else "a single route is needed here"
-        remedies = [instead, f"give one of them, such as '{simplest.routes[-1]}'"]
+        best = max(simplest.members, key=lambda member: member.weight)
+        if len(simplest.members) == 1:
+            raise RouteError(
+                f"this subtracts one route, but {needed}; give '{best.route}' without its weight if that is meant"
+            )
+        remedies = [instead, f"give one of them, such as '{best.route}'"]
         raise RouteError(
             f"this is a mixture of {len(simplest.members)} routes, but {needed}; {', or '.join(filter(None, remedies))}"
         )

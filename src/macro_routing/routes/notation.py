@@ -19,6 +19,8 @@ from macro_routing.routes.route_file import is_route_file_text, parse_route_file
 NOTATIONS = ("text", "json", "ranges", "mergekit")
 _RYS_PAIR = re.compile(r"\s*\(?\s*([0-9]{1,6})\s*,\s*([0-9]{1,6})\s*\)?\s*")
 _MIXTURE = re.compile(r"\[\s*(?:L[0-9]|RJ\b)", re.IGNORECASE)
+_JSON_OBJECTS = re.compile(r'\{|\[\s*[{"]')
+"""The beginning of an object, or of a list of objects or texts, whatever is in them."""
 _ROUTE_PART = re.compile(r"\bL[0-9]|^\s*[-+.0-9(\[{]|\bRJ\b|\b(?:slices|merge_method)\s*:", re.IGNORECASE)
 """A layer, the beginning of another notation, or the end of a program."""
 _RANGE = re.compile(r"\s*([0-9]{1,6})(?:\s*\.\.\s*([0-9]{1,6}))?\s*")
@@ -45,7 +47,7 @@ def parse_route_or_mixture(text: str, layers: int | None) -> RouteOrMixture:
         if layers is not None and route.layers != layers:
             raise NotationError(f"the route file is for {route.layers} layers, but the model has {layers}")
         return route
-    if _MIXTURE.search(stripped):
+    if _MIXTURE.search(stripped) and not _JSON_OBJECTS.match(stripped):
         if layers is None:
             raise NotationError("the number of the model's layers is not known; give it with --layers")
         return parse_program_or_mixture(stripped, layers)
@@ -88,14 +90,16 @@ def _parse_json_route(text: str, layers: int | None) -> Route:
     """Read a JSON list of layer numbers, or an object with ``steps`` and optionally ``layers`` and ``rejoin``."""
     try:
         value = json.loads(text)
-    except (ValueError, RecursionError) as error:
+    except RecursionError:
+        raise NotationError("this starts like JSON but has too many brackets within each other") from None
+    except ValueError as error:
         raise NotationError(f"this starts like JSON but is not: {error}") from None
     if isinstance(value, list):
         value = {"steps": value}
     if not isinstance(value, dict) or not isinstance(value.get("steps"), list):
         raise NotationError(
-            "a JSON route is a list of layer numbers or an object with a list 'steps'; a route file of macro also has"
-            " its 'format'"
+            "a JSON route is a list of layer numbers or an object with a list 'steps'; a route file of macro is an"
+            " object with its 'format'"
         )
     if unknown := sorted(set(value) - {"steps", "layers", "rejoin"}):
         raise NotationError(

@@ -4,6 +4,7 @@ Everything that takes a route takes such a file. It holds no code and needs none
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -15,7 +16,7 @@ from macro_routing.routes.mixture import RouteOrMixture, parse_program_or_mixtur
 
 _MANIFEST = "manifest.json"
 FORMAT = "macro-route/1"
-_FORMAT_PREFIX = "macro-route/"
+_FORMAT_KEY = re.compile(r'"format"\s*:')
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class RouteFile:
 
 def is_route_file_text(text: str) -> bool:
     """Whether a text looks like a route file."""
-    return text.lstrip("\ufeff \n").startswith("{") and f'"{_FORMAT_PREFIX}' in text[:2000]
+    return text.lstrip("\ufeff \t\r\n").startswith("{") and _FORMAT_KEY.search(text) is not None
 
 
 def check_unchanged_since_run(path: Path) -> None:
@@ -82,7 +83,10 @@ def check_unchanged_since_run(path: Path) -> None:
 def parse_route_file(text: str) -> RouteFile:
     """Read a route file; another version or a damaged one is rejected with an explanation."""
     try:
-        values = json.loads(text.lstrip("\ufeff"))  # some editors put that sign first
+        # Some editors put that sign first.
+        values = json.loads(
+            text.lstrip("\ufeff"), object_pairs_hook=_reject_repeated_keys, parse_constant=_reject_constant
+        )
         version = values.pop("format")
     except (ValueError, KeyError, AttributeError, RecursionError) as error:
         raise NotationError(f"the route file is damaged: {error}") from None
@@ -97,6 +101,19 @@ def parse_route_file(text: str) -> RouteFile:
         raise NotationError(f"the route file is damaged: {error}") from None
     except MacroError as error:
         raise NotationError(f"the route file's route cannot be read: {error}") from None
+
+
+def _reject_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A table; JSON would take the last of equal keys."""
+    values = dict(pairs)
+    for name in values if len(values) < len(pairs) else ():
+        if sum(key == name for key, _ in pairs) > 1:
+            raise ValueError(f"the key {shorten_value(name)} is there twice")
+    return values
+
+
+def _reject_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def _check_route_file_keys(values: Mapping[str, Any]) -> None:
@@ -117,6 +134,7 @@ def _check_route_file_types(values: Mapping[str, Any]) -> None:
     """Check the type of every value: readers of the file rely on it."""
     expected = dict.fromkeys(("route", "model", "weights_id", "numerics_id", "task"), "string")
     expected |= {name: "table" for name in ("decoding", "scores", "found_by") if name in values}
+    expected |= {name: "string" for name in ("revision", "recommendation") if values.get(name) is not None}
     if not isinstance(values.get("recommended", True), bool):
         raise NotationError("the route file is damaged: recommended must be true or false")
     for name, kind in expected.items():

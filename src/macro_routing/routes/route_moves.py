@@ -97,7 +97,7 @@ def render_route_ascii(route: Route) -> str:
     """
     symbols = [_step_symbol(before, step) for before, step in pairwise(route.steps)]
     drawn = str(route.steps[0].layer)
-    for step, symbol, next_symbol in zip(route.steps[1:], symbols, [*symbols[1:], ""], strict=True):
+    for step, symbol, next_symbol in zip(route.steps[1:], symbols, [*symbols, ""][1:], strict=True):
         inside_run = symbol == next_symbol == "-"
         drawn += symbol if inside_run else f"{symbol}{step.layer}"
     return drawn

@@ -6,7 +6,8 @@ they look back and then by displacement. See docs/results/paper_stream.md.
 """
 
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 
 import numpy as np
 
@@ -68,5 +69,11 @@ def sample_paper_program(policy: MarkovPolicy, rng: np.random.Generator, tempera
 
 def draw_first_programs(space: RouteSpace, seed: int, count: int) -> list[Program]:
     """The first ``count`` programs of the paper's search with this seed."""
+    return list(islice(iterate_programs(space, seed), count))
+
+
+def iterate_programs(space: RouteSpace, seed: int) -> Iterator[Program]:
+    """The programs of the paper's search with this seed while its policy is the prior, one after the other."""
     prior, rng = MarkovPolicy.make_prior(space), make_paper_generator(seed)
-    return [sample_paper_program(prior, rng) for _ in range(count)]
+    while True:
+        yield sample_paper_program(prior, rng)
