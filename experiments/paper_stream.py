@@ -5,7 +5,8 @@
 A deviation is a step that does not go to the next layer or adds a state: (layer before, layer, how far back). A route
 is contained if one seed's first 30 draws hold all of its deviations. Control seeds are random triples in place of the
 paper's 1, 2 and 42. Other readings draw a number at the last layer, too, where nothing is to be chosen: always, or by
-the program's length. For "the best of the four" the published routes and every control have their best reading.
+the program's length. For "the best of the five" the published routes and every control have their best reading. A
+second table has other longest routes for the models with 36 layers.
 """
 
 import argparse
@@ -35,9 +36,12 @@ READINGS: dict[str, Callable[[int, int], bool]] = {
     "yes": lambda length, longest: True,  # noqa: ARG005
     "if the program is as long as allowed": lambda length, longest: length >= longest,
     "if it is shorter": lambda length, longest: length < longest,
+    "if the program has 40 steps": lambda length, longest: length == 40,  # noqa: ARG005
 }
 """When a number is drawn at the last layer, by the program's length and the longest that is allowed."""
-BEST = "the best of the four"
+BEST = "the best of the five"
+LONGEST = range(36, 56)
+"""Longest routes that are tried for the models with 36 layers."""
 COLUMNS = {
     "models": "models",
     "reading": "number at the last layer",
@@ -47,6 +51,13 @@ COLUMNS = {
     "control_mean": "control seeds, mean",
     "control_max": "control seeds, maximum",
     "control_share": "control seeds with as many (%)",
+}
+LONGEST_COLUMNS = {
+    "longest": "longest route",
+    "1": "contained, 1 deviation or more",
+    "2": "2 or more",
+    "3": "3 or more",
+    "control_mean": "control seeds, mean of 1 or more",
 }
 VERBATIM_COLUMNS = {"model": "model", "benchmark": "benchmark", "route": "program", "seed": "seed", "draw": "draw"}
 
@@ -84,15 +95,17 @@ def read_published_routes() -> list[PublishedRoute]:
 
 
 @functools.cache
-def make_prior(layers: int) -> MarkovPolicy:
-    """The prior with the paper's longest route."""
-    return MarkovPolicy.make_prior(RouteSpace(layers, max_length=get_paper_max_length(layers)))
+def make_prior(layers: int, longest: int) -> MarkovPolicy:
+    """The prior with a longest route."""
+    return MarkovPolicy.make_prior(RouteSpace(layers, max_length=longest))
 
 
 @functools.cache
-def compute_choices(layers: int, position: PartialProgramPosition) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def compute_choices(
+    layers: int, longest: int, position: PartialProgramPosition
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Feasible actions in the paper's order and their cumulative probabilities."""
-    policy = make_prior(layers)
+    policy = make_prior(layers, longest)
     order = np.array(list_actions_in_paper_order(policy.space))
     row = policy.masked_log_row(position)[order]
     feasible = np.isfinite(row)
@@ -101,40 +114,46 @@ def compute_choices(layers: int, position: PartialProgramPosition) -> tuple[NDAr
 
 
 @functools.cache
-def draw_programs(layers: int, seed: int, reading: str) -> tuple[str, ...]:
-    """The first round of a seed; ``reading`` says when a number is drawn at the last layer."""
-    space, rng = make_prior(layers).space, make_paper_generator(seed)
+def draw_programs(layers: int, seed: int, reading: str, longest: int | None = None) -> tuple[str, ...]:
+    """The first round of a seed; ``reading`` says when a number is drawn at the last layer.
+
+    The longest route is the paper's, unless another is given.
+    """
+    longest = longest or get_paper_max_length(layers)
+    space, rng = make_prior(layers, longest).space, make_paper_generator(seed)
     programs = []
     for _ in range(DRAWS):
         actions: list[int] = []
         position = space.initial_position
         while position.layer != layers - 1:
-            feasible, cumulative = compute_choices(layers, position)
+            feasible, cumulative = compute_choices(layers, longest, position)
             action = int(feasible[np.searchsorted(cumulative, rng.random(), side="right")])
             if action == space.rejoin_action:
                 break
             actions.append(action)
             position = space.position_after_action(position, action)
         else:
-            if READINGS[reading](position.applied, get_paper_max_length(layers)):
+            if READINGS[reading](position.applied, longest):
                 rng.random()
         programs.append(str(space.program_from_actions(actions)))
     return tuple(programs)
 
 
 @functools.cache
-def collect_deviations(layers: int, seed: int, reading: str) -> frozenset[Deviation]:
+def collect_deviations(layers: int, seed: int, reading: str, longest: int | None = None) -> frozenset[Deviation]:
     """All deviations of the first round of a seed."""
-    programs = map(parse_program, draw_programs(layers, seed, reading))
+    programs = map(parse_program, draw_programs(layers, seed, reading, longest))
     return frozenset(deviation for program in programs for deviation in list_deviations(program))
 
 
-def count_contained(routes: Sequence[PublishedRoute], seeds: Sequence[int], least: int, reading: str) -> int:
+def count_contained(
+    routes: Sequence[PublishedRoute], seeds: Sequence[int], least: int, reading: str, longest: int | None = None
+) -> int:
     """Routes with so many deviations, all of them in the first round of one seed."""
     if reading == BEST:
         return max(count_contained(routes, seeds, least, one) for one in READINGS)
     return sum(
-        any(route.deviations <= collect_deviations(route.layers, seed, reading) for seed in seeds)
+        any(route.deviations <= collect_deviations(route.layers, seed, reading, longest) for seed in seeds)
         for route in routes
         if len(route.deviations) >= least
     )
@@ -170,6 +189,19 @@ def make_rows(routes: Sequence[PublishedRoute], controls: int) -> list[dict[str,
                         "control_share": 100 * sum(one >= contained for one in chance) / controls,
                     }
                 )
+    return rows
+
+
+def make_longest_rows(routes: Sequence[PublishedRoute], controls: int) -> list[dict[str, Any]]:
+    """The routes of the models with 36 layers that are contained, by the longest route that is allowed."""
+    group = [route for route in routes if route.layers == 36]
+    triples = draw_control_seeds(controls)
+    rows = []
+    for longest in LONGEST:
+        count = functools.partial(count_contained, group, reading="no", longest=longest)
+        chance = float(np.mean([count(triple, least=1) for triple in triples]))
+        own = {str(least): count(SEEDS, least=least) for least in SIZES}
+        rows.append({"longest": longest, **own, "control_mean": chance})
     return rows
 
 
@@ -211,7 +243,8 @@ def main() -> None:
     arguments = parser.parse_args()
     routes = read_published_routes()
     rows, verbatim = make_rows(routes, arguments.controls), make_verbatim_rows(routes)
-    for row in [*rows, *verbatim]:
+    longest = make_longest_rows(routes, max(1, arguments.controls // 10))
+    for row in [*rows, *verbatim, *longest]:
         print(row)
     if arguments.write:
         common: dict[str, Any] = {
@@ -222,6 +255,8 @@ def main() -> None:
         write_record(arguments.write, columns=COLUMNS, results=rows, **common)
         other = arguments.write.with_name(f"{arguments.write.stem}_verbatim.json")
         write_record(other, columns=VERBATIM_COLUMNS, results=verbatim, **common)
+        other = arguments.write.with_name(f"{arguments.write.stem}_longest.json")
+        write_record(other, columns=LONGEST_COLUMNS, results=longest, **common)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from experiments.paper_stream import (
     SEEDS,
     count_contained,
     draw_programs,
+    make_longest_rows,
     make_verbatim_rows,
     read_published_routes,
     summarize_verbatim_controls,
@@ -50,7 +51,7 @@ def test_draws_are_those_of_the_search(layers):
 
 
 def test_readings_part_where_one_draws_a_number_more():
-    always, long, short = (draw_programs(36, 42, reading) for reading in list(READINGS)[1:])
+    always, long, short, _ = (draw_programs(36, 42, reading) for reading in list(READINGS)[1:])
     never = draw_programs(36, 42, "no")
     # The first program that ends at the last layer has 38 steps, the third one 40, which are allowed.
     assert never[:3] == long[:3]
@@ -59,3 +60,10 @@ def test_readings_part_where_one_draws_a_number_more():
     assert always[1] == short[1]
     routes = [route for route in read_published_routes() if route.layers == 36]
     assert count_contained(routes, SEEDS, 1, BEST) == max(count_contained(routes, SEEDS, 1, name) for name in READINGS)
+
+
+def test_only_the_papers_longest_route_contains_the_route_of_three_deviations():
+    rows = {row["longest"]: row for row in make_longest_rows(read_published_routes(), 1)}
+    assert [longest for longest, row in rows.items() if row["3"]] == [get_paper_max_length(36)]
+    routes = [route for route in read_published_routes() if route.layers == 36]
+    assert rows[40]["1"] == count_contained(routes, SEEDS, 1, "no")
