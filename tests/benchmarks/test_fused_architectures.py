@@ -13,6 +13,7 @@ from benchmarks.fused_architectures import (
     VOCABULARY,
     find_batch_that_fits,
     measure_architecture,
+    time_until_long,
     write_table,
 )
 from benchmarks.fused_steps import DecodingStepTime, DeviceLimits
@@ -23,16 +24,26 @@ from tests.engine.test_generation import PROMPTS
 from tests.models.tiny import tiny_model
 
 
-def test_a_line_of_the_table(monkeypatch):
+@pytest.mark.parametrize("name", ["llama", "mixtral"])
+def test_a_line_of_the_table(name, monkeypatch):
     step = DecodingStepTime(1, 6, 6, rows=2, seconds=0.5, samples=(0.5,), products=0.2, cache=0.05)
     monkeypatch.setattr(fused_architectures, "measure_step", lambda *_: step)
     monkeypatch.setattr(fused_architectures, "NEW_TOKENS", 2)
-    model = tiny_model("llama")
+    model = tiny_model(name)
     line = measure_architecture(model, EagerDecoder(model), PROMPTS[:2], DeviceLimits(1, 1))
     assert line.keys() >= COLUMNS.keys() - {"shape"}
+    if name == "mixtral":
+        assert model.config._experts_implementation == "eager"
     assert line["speedup"] == line["generate"] / line["fused"]
     assert (line["step"], line["limit"], line["tokens"]) == pytest.approx((500, 2, 4))
     assert line["weights"] == pytest.approx(sum(weight.nbytes for weight in model.parameters()) / 1e9)
+
+
+def test_a_long_run_is_timed_once(monkeypatch):
+    runs = []
+    assert len(time_until_long(lambda: runs.append(1))) == len(runs) == fused_architectures.REPEATS
+    monkeypatch.setattr(fused_architectures, "LONG", -1)
+    assert len(time_until_long(lambda: None)) == 1
 
 
 def test_generate_decodes_fewer_texts_at_once_where_memory_ends(monkeypatch):
