@@ -1,13 +1,13 @@
 """Where the seconds of a search by likelihood go, and on a GPU how many of them are outside its kernels.
 
     python -m benchmarks.likelihood_search MODEL [--task sciq] [--data-dir FOLDER] [--budget 8000]
-        [--graphs] [--write docs/data/likelihood_search.json]
+        [--no-graphs] [--write docs/data/likelihood_search.json]
     python -m benchmarks.likelihood_search --shape qwen2.5-1.5b
 
-With --graphs layers of small batches are replayed from CUDA graphs. With a shape the weights are random and words stand
-for tokens. Shape ``tiny`` has 28 layers that take no time, so what is left is the time of the host. On a GPU a part's
-seconds are those until its kernels are launched; what the device still has to do then is waited for in "copy from the
-device".
+With --no-graphs layers of small batches are called, not replayed from CUDA graphs. With a shape the weights are random
+and words stand for tokens. Shape ``tiny`` has 28 layers that take no time, so what is left is the time of the host. On
+a GPU a part's seconds are those until its kernels are launched; what the device still has to do then is waited for in
+"copy from the device".
 """
 
 import argparse
@@ -207,12 +207,12 @@ def main() -> None:
     parser.add_argument("--task", default="category")
     parser.add_argument("--data-dir", type=Path)
     parser.add_argument("--budget", type=int, default=8000, help="evaluations")
-    parser.add_argument("--graphs", action="store_true")
+    parser.add_argument("--no-graphs", action="store_true")
     parser.add_argument("--write", type=Path)
     arguments = parser.parse_args()
     if (arguments.model is None) == (arguments.shape is None):
         parser.error("name a model or a --shape")
-    likelihood.REPLAYS_LAYERS = arguments.graphs or likelihood.REPLAYS_LAYERS
+    likelihood.REPLAYS_LAYERS = not arguments.no_graphs
     frozen = make_model(arguments.model, arguments.shape)
     data = {"data_dir": str(arguments.data_dir)} if arguments.data_dir else {}
     settings: dict[str, Any] = {"budget": arguments.budget, "data": data, "decoding": {"mode": "likelihood"}}
@@ -229,7 +229,7 @@ def main() -> None:
         write_record(
             arguments.write,
             command=f"python -m benchmarks.likelihood_search {'MODEL' if arguments.model else named}"
-            f" --task {arguments.task} --budget {arguments.budget}{' --graphs' * arguments.graphs}"
+            f" --task {arguments.task} --budget {arguments.budget}{' --no-graphs' * arguments.no_graphs}"
             f" --write docs/data/{arguments.write.name}",
             config={"model": named, "task": arguments.task, "budget": arguments.budget},
             seed=SEED,

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from transformers import PreTrainedModel
 
 from macro_routing.engine import likelihood
 from macro_routing.engine.layer_graphs import LayerGraphs, can_replay_layers
@@ -43,11 +44,19 @@ def test_a_replay_reads_and_writes_the_same_buffers_for_all_layers():
     assert 1 < len(captured) < sum(route.length for route in ROUTES)  # a layer is captured once
 
 
-def test_a_model_on_a_cpu_is_not_captured(monkeypatch):
-    monkeypatch.setattr(likelihood, "REPLAYS_LAYERS", True)
+def test_a_model_on_a_cpu_is_not_captured():
     model = tiny_model("llama")
     assert not can_replay_layers(model)
     assert len(score_choices_for_routes(model, ROUTES, _make_items())) == len(ROUTES)
+
+
+def test_what_cannot_be_captured_is_called(monkeypatch):
+    models = {name: tiny_model(name) for name in VARIANTS}
+    monkeypatch.setattr(PreTrainedModel, "device", torch.device("cuda"))
+    captured = {name for name, model in models.items() if can_replay_layers(model)}
+    assert captured == {"llama", "qwen2", "qwen3", "olmo2", "phi3"}
+    models["llama"].config._attn_implementation = "flash_attention_2"
+    assert not can_replay_layers(models["llama"])
 
 
 @pytest.mark.gpu
@@ -58,7 +67,7 @@ def test_replayed_scores_are_equal(name, dtype, monkeypatch):
     model = tiny_model(name).to("cuda", dtype)
     items = [ChoiceItem((*COMMON_PREFIX, *item.prompt), item.choices) for item in _make_items()]
     for batch in (items, _make_items(), items[:1]):
-        expected = score_choices_for_routes(model, ROUTES, batch)
         with monkeypatch.context() as patch:
-            patch.setattr(likelihood, "REPLAYS_LAYERS", True)
-            assert score_choices_for_routes(model, ROUTES, batch) == expected
+            patch.setattr(likelihood, "REPLAYS_LAYERS", False)
+            expected = score_choices_for_routes(model, ROUTES, batch)
+        assert score_choices_for_routes(model, ROUTES, batch) == expected

@@ -11,24 +11,32 @@ from typing import Any
 import torch
 
 from macro_routing.models.find_decoder import get_decoder
+from macro_routing.models.hidden_states import get_cache_layer_templates
 
 MAX_REPLAYED_TOKENS = 8_192
 """Tokens of a batch up to which layers are replayed; with more of them kernels run longer than they take to start."""
 MIN_REPLAYED_CALLS = 3
 """A layer that is called fewer times is not captured, which takes about as long as a call."""
+CAPTURED_ATTENTIONS = ("sdpa", "eager")
 Tensors = list[torch.Tensor]
 Run = Callable[[Tensors], Tensors]
 Launch = Callable[[], None]
 
 
 def can_replay_layers(model: Any) -> bool:
-    """Whether the layers of a model can be captured: on one GPU, not quantized, without experts or hooks."""
+    """Whether the layers of a model can be captured: on one GPU, not quantized, without experts, hooks or windows.
+
+    A cache with a sliding window copies its size from the host, and FlashAttention asks the device for the lengths of
+    texts; neither can be captured.
+    """
     layers = get_decoder(model).layers
     return (
         model.device.type == "cuda"
         and len({parameter.device for parameter in model.parameters()}) == 1
         and not any(hasattr(module, "_hf_hook") or hasattr(module, "experts") for module in layers.modules())
         and getattr(model.config, "quantization_config", None) is None
+        and model.config._attn_implementation in CAPTURED_ATTENTIONS  # noqa: SLF001
+        and not any(layer.is_sliding for layer in get_cache_layer_templates(model))
     )
 
 

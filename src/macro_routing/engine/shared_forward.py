@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -32,7 +31,11 @@ from macro_routing.engine.layer_schedule import (
 )
 from macro_routing.engine.prefix_tree import EMBEDDINGS, LayerApplication, PrefixTreePlan
 from macro_routing.models.find_decoder import get_decoder
-from macro_routing.models.hidden_states import LayerInputs, compute_layer_keyword_arguments
+from macro_routing.models.hidden_states import (
+    LayerInputs,
+    compute_layer_keyword_arguments,
+    get_cache_layer_templates,
+)
 from macro_routing.models.layer_copies import add_hidden_state
 from macro_routing.routes.route import Route
 
@@ -245,21 +248,6 @@ def _select_row_arguments(inputs: LayerInputs, layer: int, rows: torch.Tensor, s
         return value
 
     return {name: select_rows(value) for name, value in inputs.arguments[layer].items()}
-
-
-_EMPTY_LAYERS: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
-
-
-def get_cache_layer_templates(model: Any) -> list[Any]:
-    """An empty cache layer per layer of the model, to be copied and never filled.
-
-    Made once per model: making them from the configuration takes longer than running a small layer.
-    """
-    from transformers import DynamicCache
-
-    if model not in _EMPTY_LAYERS:
-        _EMPTY_LAYERS[model] = list(DynamicCache(config=model.config).layers)
-    return _EMPTY_LAYERS[model]
 
 
 def copy_parent_cache_rows(cache_layer: Any, parents: torch.Tensor) -> None:

@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -134,6 +135,21 @@ def compute_layer_keyword_arguments(
     name = next(key for key, value in recorded[0][1].items() if value is cache)
     arguments = tuple({key: value for key, value in kwargs.items() if key != name} for _, kwargs in recorded)
     return LayerInputs(recorded[0][0], arguments, name)
+
+
+_EMPTY_LAYERS: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
+
+
+def get_cache_layer_templates(model: Any) -> list[Any]:
+    """An empty cache layer per layer of the model, to be copied and never filled.
+
+    Made once per model: making them from the configuration takes longer than running a small layer.
+    """
+    from transformers import DynamicCache
+
+    if model not in _EMPTY_LAYERS:
+        _EMPTY_LAYERS[model] = list(DynamicCache(config=model.config).layers)
+    return _EMPTY_LAYERS[model]
 
 
 def _make_recording_layer(layer: Any, recorded: list[Any]) -> Any:

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 
 from macro_routing.engine.fused.quantized import get_weight, is_4bit
-from macro_routing.engine.shared_forward import get_cache_layer_templates
 from macro_routing.models.find_decoder import get_decoder
+from macro_routing.models.hidden_states import get_cache_layer_templates
 from macro_routing.models.support import caps_attention_scores, get_text_config
 
 NO_WINDOW = 2**30
