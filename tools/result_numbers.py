@@ -7,7 +7,6 @@ from statistics import fmean
 from typing import Any
 
 from result_tables import (
-    RUNS,
     SMALL_LAYERS,
     SPEEDS,
     count_correct,
@@ -75,13 +74,19 @@ def _summary(against: str, name: str) -> str:
     return f"{abs(next(row[name] for row in rows if row['compared'] == f'returned against {against}')):.2g}"
 
 
-def _mixture_searches() -> str:
+def _mixture_searches(record: str) -> str:
     """How many of the planned searches for mixtures were run: every model, every task, three seeds."""
-    done = len((RUNS.parent / "mixture_quality.jsonl").read_text(encoding="utf-8").splitlines())
-    models, tasks = zip(
-        *(row["setting"].split(", ") for row in read_record("mixture_quality.json")["results"]), strict=True
-    )
+    # The first round has every model and every task.
+    planned = {row["setting"] for row in read_record("mixture_quality.json")["results"]}
+    models, tasks = zip(*(setting.split(", ") for setting in planned), strict=True)
+    done = sum(row["seeds"] for row in read_record(record)["results"])
     return f"{done} of {3 * len(set(models)) * len(set(tasks))}"
+
+
+def _mixture_answers_settings() -> str:
+    """How many runs with written answers there are of those planned: five settings, two models, three seeds."""
+    rows = [row for row in read_record("mixture_answers.json")["results"] if row["difference"] is None]
+    return f"{sum(row['seeds'] for row in rows)} of {5 * 2 * 3}"
 
 
 def _paper_settings_standard() -> str:
@@ -360,7 +365,9 @@ NUMBERS: dict[str, Callable[[], str]] = {
     "published-llama-ties": lambda: _published_llama("ties", "{}"),
     "published-llama-p": lambda: _published_llama("p_value", "{:.2g}"),
     "mawps-items": lambda: f"{count_test_items('mawps-direct'):,}",
-    "mixture-searches": _mixture_searches,
+    "mixture-answers-settings": _mixture_answers_settings,
+    "mixture-searches": lambda: _mixture_searches("mixture_quality.json"),
+    "mixture-searches-second": lambda: _mixture_searches("mixture_quality_second.json"),
     "mixture-smallest-p": _mixture_smallest_p,
     "mixture-behind-p": lambda: _summary("best control", "p_holm"),
     "standard-range": lambda: _standard_range("svamp-direct"),

@@ -252,7 +252,11 @@ def decoding_baselines() -> str:
 
 def add_test_sizes(name: str, content: Mapping[str, Any]) -> Mapping[str, Any]:
     """The record with the number of test items in every row, where a page shows it and the rows do not hold it."""
-    count = {"speed_objective.json": count_test_items_of_row, "mixture_quality.json": _count_mixture_items}.get(name)
+    count = {
+        "speed_objective.json": count_test_items_of_row,
+        "mixture_quality.json": _count_mixture_items,
+        "mixture_quality_second.json": _count_mixture_items,
+    }.get(name)
     if count is None:
         return content
     (first, title), *others = content["columns"].items()

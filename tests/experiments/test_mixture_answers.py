@@ -6,6 +6,7 @@ from collections import Counter
 
 import torch
 
+from benchmarks.record import ROOT
 from experiments import mixture_answers
 from experiments.kept_searches import read_correct, run_missing
 from experiments.mixture_answers import (
@@ -129,3 +130,8 @@ def test_a_setting_is_run_once_and_tabulated(tmp_path, monkeypatch):
     assert rows[STANDARD]["difference"] is None
     assert rows[SELF_CONSISTENCY]["layers"] == SAMPLES
     assert rows[GRID]["p_holm"] >= 0
+
+
+def test_the_kept_runs_are_the_record():
+    record = json.loads((ROOT / "docs" / "data" / "mixture_answers.json").read_text())
+    assert make_rows(mixture_answers.KEPT) == record["results"]
