@@ -49,6 +49,7 @@ def record_from_run(arm: MethodRun, folder: Path) -> RunRecord:
         "asked": arm.asked,
         "work": arm.work,
         "seconds": arm.seconds,
+        "selection_seconds": arm.selection_seconds,
         "test": digest_test_set(names),
         "right": {name: pack_verdicts(right[one] for one in names) for name, right in arm.right.items()},
         "validation": arm.validation_accuracy,
@@ -101,7 +102,8 @@ def run_from_record(record: RunRecord, test_sets: dict[str, list[str]]) -> Metho
     right = {name: dict(zip(names, unpack_verdicts(digits), strict=True)) for name, digits in record["right"].items()}
     asked, work, seconds = (math.nan if record[name] is None else record[name] for name in ("asked", "work", "seconds"))
     result, validation = RunResult.from_json(record["result"]), record.get("validation", 0.0)
-    return MethodRun(record["method"], record["seed"], result, asked, work, seconds, (), right, validation)
+    selection = record.get("selection_seconds", math.nan)
+    return MethodRun(record["method"], record["seed"], result, asked, work, seconds, (), right, validation, selection)
 
 
 def read_records(name: str, kept: Path = RECORDED_RUNS) -> list[RunRecord]:

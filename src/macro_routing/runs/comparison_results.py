@@ -6,6 +6,7 @@ import json
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from macro_routing.errors import RunError
 from macro_routing.evaluation.statistics import Floats, bootstrap_means
 from macro_routing.files import write_atomically
-from macro_routing.runs.folder import ANSWERS, CANDIDATES, RESULT, RUN, RunFolder
+from macro_routing.runs.folder import ANSWERS, CANDIDATES, LOG, RESULT, RUN, RunFolder
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.methods import STANDARD as STANDARD_METHOD
 from macro_routing.runs.result import ORACLE, ROUTE, STANDARD, RunResult, read_result
@@ -49,6 +50,8 @@ class MethodRun:
     """By variant and test example: whether the answer was correct."""
     validation_accuracy: float = 0.0
     """Of the chosen route; 0 where it was not chosen among candidates."""
+    selection_seconds: float = 0.0
+    """From the last round to the test: validation, or training of routers."""
 
 
 @dataclass(frozen=True)
@@ -146,8 +149,18 @@ def read_method_run(method: str, seed: int, path: Path, curve: Sequence[SearchCu
             for variant in result.variants
         }
     asked, work, seconds = (sum(report.get(name, 0) for report in rounds) for name in ("asked", "work", "seconds"))
-    validation_accuracy = _read_validation_accuracy(run)
-    return MethodRun(method, seed, result, asked, work, seconds, tuple(curve), right, validation_accuracy)
+    return MethodRun(
+        method,
+        seed,
+        result,
+        asked,
+        work,
+        seconds,
+        tuple(curve),
+        right,
+        _read_validation_accuracy(run),
+        measure_selection_seconds(path),
+    )
 
 
 def _read_validation_accuracy(run: RunFolder) -> float:
@@ -157,6 +170,29 @@ def _read_validation_accuracy(run: RunFolder) -> float:
         choice = run.read_json(CANDIDATES)
         chosen = [candidate for candidate in choice["candidates"] if candidate["route"] == choice["chosen"]]
         return float(chosen[0]["correct"] / chosen[0]["n"]) if chosen else 0.0
+
+
+def measure_selection_seconds(run: Path) -> float:
+    """Time from the last round to the test, without pauses between two processes; read from the run's log."""
+    since, last, spent, selection = None, None, 0.0, None
+    try:
+        lines = (run / LOG).read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return 0.0
+    for line in lines:
+        if not line[:4].isdigit():
+            continue
+        when, event = datetime.fromisoformat(line[:19]), line[21:]
+        if event.startswith("round "):
+            since, spent = when, 0.0
+        elif event.startswith("begins or goes on"):
+            if since is not None and last is not None:
+                spent += (last - since).total_seconds()
+            since = when
+        elif event.startswith("test:") and since is not None and selection is None:
+            selection = spent + (when - since).total_seconds()  # a run stopped in its test has selected already
+        last = when
+    return selection or 0.0
 
 
 # --- the table ----------------------------------------------------------------------------------------------------

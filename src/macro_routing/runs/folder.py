@@ -12,6 +12,7 @@ route.json        the chosen route with its evidence
 cost.json         what that route costs compared with the standard pass: layers, time, memory
 report.html       the report
 manifest.json     digests of all of these; written last, so a run that has one is complete
+log.txt           what happened, with the time of each line
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ RUN, ENDED, CANDIDATES, ANSWERS, RESULT, ROUTE, COST, REPORT, MANIFEST = (
 
 _WRONG_SHAPE = (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError, OSError)
 """What reading contents of another shape raises."""
+LOG = "log.txt"
 ORACLE_COUNTS, ROUTERS = "oracle.json", "routers"
 """What an oracle found, in counts; the folder of trained routers. Runs whose result is a route have neither."""
 
@@ -158,7 +160,7 @@ class RunFolder:
 
     def log(self, text: str) -> None:
         """A line in the run's log."""
-        with self.explain_write_errors(), open_regular_file(self.path / "log.txt") as file:
+        with self.explain_write_errors(), open_regular_file(self.path / LOG) as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')}  {redact_secrets(text)}\n")
 
     # --- the search's state ---------------------------------------------------------------------------------------
@@ -201,12 +203,12 @@ class RunFolder:
         """The reports of all finished rounds; one that somebody removed is left out."""
         state = self.load_last_state()
         names = [f"rounds/{number:03}.json" for number in range(1, state.rounds + 1)] if state else []
-        return [self.read_json(name) for name in names if self.has_file(name)]
+        return [use_current_names(self.read_json(name)) for name in names if self.has_file(name)]
 
     def write_manifest(self) -> None:
         """Write the manifest: the run is complete."""
         # The report can be made again at any time, loggers write when they like.
-        apart = {MANIFEST, REPORT, "lock", "log.txt"}
+        apart = {MANIFEST, REPORT, "lock", LOG}
         kept = [path for pattern in ("*.*", "states/*", "rounds/*", f"{ROUTERS}/*") for path in self.path.glob(pattern)]
         files = sorted(path for path in kept if path.is_file() and path.name not in apart)
         digests = {str(path.relative_to(self.path)): digest_file(path) for path in files}
@@ -256,3 +258,8 @@ def _hint_at_runs(path: Path) -> str:
         return "; it is a comparison, whose runs are the folders in it: repeat `macro compare` to go on with it"
     near = sorted(str(file.parent) for file in path.parent.glob(f"*/{RUN}") if file.is_file())
     return f"; runs beside it: {', '.join(near[:5])}" if near else ""
+
+
+def use_current_names(values: dict[str, Any]) -> dict[str, Any]:
+    """Values of a file with today's names; earlier versions wrote ``cut_off`` for the share of truncated answers."""
+    return {"truncated_share" if name == "cut_off" else name: value for name, value in values.items()}

@@ -3,8 +3,6 @@
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 from macro_routing.report.figure import Figure
@@ -17,29 +15,6 @@ from macro_routing.studies.tables import Column, Table, make_text_column, number
 
 _MIN_HOURS_FOR_MINUTES = 0.1
 """Hours under which seconds are drawn: tenths of minutes would all look alike."""
-
-
-def measure_final_selection_seconds(run: Path) -> float:
-    """Time from the last round to the test: validation, or training routers; without pauses between two processes."""
-    since, last, spent, selection = None, None, 0.0, None
-    try:
-        lines = (run / "log.txt").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return 0.0
-    for line in lines:
-        if not line[:4].isdigit():
-            continue
-        when, event = datetime.fromisoformat(line[:19]), line[21:]
-        if event.startswith("round "):
-            since, spent = when, 0.0
-        elif event.startswith("begins or goes on"):
-            if since is not None and last is not None:
-                spent += (last - since).total_seconds()
-            since = when
-        elif event.startswith("test:") and since is not None and selection is None:
-            selection = spent + (when - since).total_seconds()  # a run stopped in its test has selected already
-        last = when
-    return selection or 0.0
 
 
 def summarize_search_times(runs: Mapping[Any, Sequence[MethodRun]]) -> list[dict[str, Any]]:
@@ -57,7 +32,7 @@ def summarize_search_times(runs: Mapping[Any, Sequence[MethodRun]]) -> list[dict
 
 def _summarize_method_times(model: str, method: str, runs: Sequence[MethodRun]) -> dict[str, Any]:
     search = statistics.mean(run.seconds for run in runs)
-    selection = statistics.mean(measure_final_selection_seconds(Path(run.result.folder)) for run in runs)
+    selection = statistics.mean(run.selection_seconds for run in runs)
     return {
         "model": model,
         "method": METHODS[method].title,
