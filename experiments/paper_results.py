@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.record import write_record
+from macro_routing.runs.folder import use_current_names
 
 CASES = (
     ("counting", "direct"),
@@ -40,7 +41,7 @@ COLUMNS = {
     "difference": "difference, points (95 % interval)",
     "p": "p",
     "n": "n",
-    "cut_off": "truncated, standard / MACRO (%)",
+    "truncated": "truncated, standard / MACRO (%)",
     "rounds": "rounds",
     "minutes": "minutes",
     "route": "route",
@@ -94,7 +95,7 @@ def make_row(runs: Path, cell: tuple[str, str, int]) -> dict[str, Any]:
     if not (folder / "result.json").exists():
         return {**known, "route": "not run"}
     result = json.loads((folder / "result.json").read_text(encoding="utf-8"))
-    arms = {one["name"]: one for one in result["variants"]}
+    arms = {one["name"]: use_current_names(one) for one in result["variants"]}
     chosen, standard, found = arms["MACRO"], arms["standard"], result["comparison"]
     points = [100 * found[name] for name in ("low", "high")]
     return {
@@ -105,7 +106,7 @@ def make_row(runs: Path, cell: tuple[str, str, int]) -> dict[str, Any]:
         "difference": f"{100 * result['difference']:+.1f} ({points[0]:+.1f} to {points[1]:+.1f})",
         "p": found["p_value"],
         "n": found["n"],
-        "cut_off": f"{100 * standard['cut_off']:.1f} / {100 * chosen['cut_off']:.1f}",
+        "truncated": f"{100 * standard['truncated_share']:.1f} / {100 * chosen['truncated_share']:.1f}",
         "rounds": len(list((folder / "rounds").glob("*.json"))),
         "minutes": search_minutes(folder),
         "route": f"`{chosen['route']}`",

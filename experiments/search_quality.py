@@ -230,8 +230,8 @@ def make_answer_rows(kept: Path) -> list[dict[str, Any]]:
 def _format_truncation(variants: Sequence[RouteTestResult]) -> str:
     if not variants:
         return "not run"
-    cut_off, tokens = fmean(one.cut_off for one in variants), fmean(one.tokens for one in variants)
-    return f"{100 * cut_off:.1f} ({tokens:.0f})"
+    truncated, tokens = fmean(one.truncated_share for one in variants), fmean(one.tokens for one in variants)
+    return f"{100 * truncated:.1f} ({tokens:.0f})"
 
 
 def make_earlier_rows(kept: Path) -> list[dict[str, Any]]:

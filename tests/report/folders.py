@@ -53,7 +53,15 @@ def candidate(route, **other):
 
 
 def variant(name, route, correct):
-    return {"name": name, "route": route, "length": 9, "correct": correct, "n": 40, "cut_off": 0.05, "tokens": 31.5}
+    return {
+        "name": name,
+        "route": route,
+        "length": 9,
+        "correct": correct,
+        "n": 40,
+        "truncated_share": 0.05,
+        "tokens": 31.5,
+    }
 
 
 def result(route=ROUTE):

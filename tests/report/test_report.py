@@ -328,7 +328,7 @@ def test_cost_is_shown_as_measured_or_said_not_to_be(tmp_path):
     assert "Time and memory were not measured: memory ran out." in words(page_of(place))
 
 
-def test_tokens_and_cut_offs_of_both_are_told_and_the_gain_without_them(tmp_path):
+def test_tokens_and_truncated_answers_of_both_are_told_and_the_gain_without_them(tmp_path):
     told = answers()
     for number, (one, other) in enumerate(zip(told["routes"]["L0 RJ"], told["routes"][ROUTE], strict=True)):
         one["reasoning_tokens"], one["reasoning_truncated"] = 400, number < 6

@@ -32,6 +32,7 @@ from macro_routing.runs import folder as files
 from macro_routing.runs.final_selection import FinalSelection, select_by_decision, select_route
 from macro_routing.runs.prepare import prepare_run
 from macro_routing.runs.prepared_run import describe_schedule
+from macro_routing.runs.result import read_result
 from macro_routing.search import Candidate, GuidedSettings, ScoringFailure, StoppedScore
 from macro_routing.search.decision_settings import DecisionSettings
 from macro_routing.workers.worker_settings import WorkerError
@@ -95,6 +96,18 @@ def test_a_run_writes_all_it_promises(frozen, tmp_path):
     state = RunFolder.open(folder).load_last_state()
     assert any(isinstance(draw.outcome, StoppedScore) for draw in state.draws)
     assert not list(folder.rglob("*.unfinished"))
+
+
+def test_results_and_rounds_of_earlier_versions_are_read(frozen, tmp_path):
+    folder = tmp_path / "run"
+    result = _run(frozen, folder)
+    rounds = RunFolder.open(folder).read_round_reports()
+    for path in (folder / files.RESULT, folder / "rounds" / "001.json"):
+        text = path.read_text()
+        assert '"truncated_share"' in text
+        path.write_text(text.replace('"truncated_share"', '"cut_off"'))
+    assert read_result(RunFolder.open(folder)) == result
+    assert RunFolder.open(folder).read_round_reports() == rounds
 
 
 GUIDED = CONFIG.with_changes(method="guided", search={"iterations": 3, "draws": 12, "holdout": 0.5}, budget=600)

@@ -65,7 +65,7 @@ def test_explaining_the_standard_pass_compares_nothing(tmp_path, frozen):
     write_study_result(context.folder, found, {}, "", lambda _: None)
 
 
-def test_gains_of_answers_that_are_no_longer_cut_off():
+def test_gains_of_answers_that_are_no_longer_truncated():
     before = {"correct": [0, 0, 1, 0, 1], "truncated": [1, 1, 0, 0, 0]}
     after = {"correct": [1, 1, 1, 1, 0], "truncated": [0, 1, 0, 0, 1]}
     found = split_difference_by_truncation(before, after)

@@ -43,7 +43,9 @@ def test_main_table(tmp_path, frozen):
     assert len(found.tables["best_routes"].rows) == 1
     truncated = {row["method"]: row["truncated"]["other"] for row in found.tables["truncated"].rows}
     assert truncated.keys() == rows.keys()
-    assert truncated["random search"] == pytest.approx(np.mean([arm.result.variants[0].cut_off for arm in mine]))
+    assert truncated["random search"] == pytest.approx(
+        np.mean([arm.result.variants[0].truncated_share for arm in mine])
+    )
     for name in ("table", "search_time", "truncated"):
         assert found.tables[name].notes[0] == "Seeds 1, 2; test examples: other n = 20."
     data = check_written_files(context, found)

@@ -202,7 +202,7 @@ def _evaluation_to_json(evaluated: RouteEvaluation) -> dict[str, Any]:
         "length": evaluated.route.length,
         "correct": sum(evaluated.correct),
         "n": len(evaluated.correct),
-        "cut_off": evaluated.truncated_share,
+        "truncated_share": evaluated.truncated_share,
         "tokens": evaluated.mean_tokens,
         "from_store": evaluated.from_store,
     }

@@ -155,7 +155,7 @@ class ProgressBarListener(ProgressLinePrinter):
 
 LOGGERS = {"tensorboard": "torch.utils.tensorboard", "wandb": "wandb", "trackio": "trackio"}
 """Name → module that must be there."""
-_SCALARS = ("best", "standard", "different", "stopped", "run", "saved", "cut_off", "seconds", "median")
+_SCALARS = ("best", "standard", "different", "stopped", "run", "saved", "truncated_share", "seconds", "median")
 
 
 def make_run_logger(name: str, folder: Path) -> Listener:

@@ -15,12 +15,12 @@ def print_run_result(result: RunResult, page: Path, *, as_json: bool) -> None:
         print_json({**result.to_json(), "report": str(page)})
         return
     # Where nothing was truncated there is no such column: a terminal is narrow.
-    any_truncated = any(variant.cut_off for variant in result.variants)
+    any_truncated = any(variant.truncated_share for variant in result.variants)
     rows = []
     for variant in result.variants:
         low, high = wilson_interval(variant.accuracy, variant.n)
         accuracy = f"{100 * variant.accuracy:.1f} ({100 * low:.0f}-{100 * high:.0f})"
-        truncated = [f"{100 * variant.cut_off:.1f} %"] if any_truncated else []
+        truncated = [f"{100 * variant.truncated_share:.1f} %"] if any_truncated else []
         counts = f"{variant.correct}/{variant.n}"
         rows.append([variant.name, counts, accuracy, f"{variant.length:.4g}", *truncated, variant.route])
     headings = ["", "correct", "% (95 %)", "layers", *(["truncated"] if any_truncated else []), "route"]

@@ -98,7 +98,7 @@ def _make_route_test_row(
             format_percent_interval(low, high),
         ),
         "layers": str(variant.length),
-        "truncated": format_percent(variant.cut_off),
+        "truncated": format_percent(variant.truncated_share),
         "tokens": f"{variant.tokens:.1f}",
         "route": TableCell(variant.route, kind="route"),
     }

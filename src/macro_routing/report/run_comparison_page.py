@@ -147,7 +147,9 @@ def _make_test_cells(run: RunData, corrected: float | None) -> dict[str, str | T
         "layers": f"{run.layers} → {chosen.length:.4g}",
     }
     if run.generates_text:
-        cells["truncated"] = TableCell(format_percent(chosen.cut_off), f"standard {format_percent(standard.cut_off)}")
+        cells["truncated"] = TableCell(
+            format_percent(chosen.truncated_share), f"standard {format_percent(standard.truncated_share)}"
+        )
         cells["tokens"] = TableCell(f"{chosen.tokens:.1f}", f"standard {standard.tokens:.1f}")
     return cells
 

@@ -68,7 +68,7 @@ def render_rounds_table(rounds: Sequence[RoundReport], draws: int) -> Markup:
     # Columns that would show zeros only are left out.
     zeros = {
         *(["stopped"] if not any(report.stopped for report in rounds) else []),
-        *(["truncated"] if not any(report.cut_off for report in rounds) else []),
+        *(["truncated"] if not any(report.truncated_share for report in rounds) else []),
     }
     shown = [index for index, name in enumerate(_ROUND_COLUMNS) if name not in zeros]
     columns = [_ROUND_COLUMNS[index] for index in shown]
@@ -89,7 +89,7 @@ def _make_round_row(report: RoundReport, draws: int) -> Row:
         format_count(report.run),
         format_count(report.known),
         _make_saved_evaluations_cell(report.run + report.known, report.saved),
-        format_percent(report.cut_off),
+        format_percent(report.truncated_share),
         format_duration(report.seconds),
     ]
 

@@ -97,7 +97,7 @@ class ControlRun(RouteRun):
             standard_high=high,
             run=computed,
             saved=0,
-            cut_off=sum(evaluation.truncated_share for evaluation in evaluations) / len(scores),
+            truncated_share=sum(evaluation.truncated_share for evaluation in evaluations) / len(scores),
             seconds=seconds,
             asked=n * len(scores),
             work=sum(evaluation.route.length * read for evaluation, read in zip(evaluations, tokens, strict=True)),

@@ -92,7 +92,7 @@ class PerExampleRun(PreparedRun):
             standard_high=high,
             run=len(answered),
             saved=self.searcher.max_evaluations() - len(seen),
-            cut_off=statistics.mean(outcome.truncated for _, outcome in answered),
+            truncated_share=statistics.mean(outcome.truncated for _, outcome in answered),
             seconds=seconds,
             asked=len(seen),
             work=work,

@@ -61,7 +61,7 @@ class RoundReport:
     """Evaluations computed in this round."""
     saved: int
     """Evaluations that were repeated or stopped; in rounds of earlier versions also those that were known."""
-    cut_off: float
+    truncated_share: float
     """Share of truncated answers."""
     seconds: float
     asked: int = 0
@@ -81,12 +81,12 @@ def describe_round(report: RoundReport) -> str:
     median = "none complete" if report.median is None else f"median {100 * report.median:.1f}"
     purpose = f" ({report.purpose})" if report.purpose else ""
     known = f", {report.known} known" if report.known else ""
-    cut = f", truncated {100 * report.cut_off:.0f} %" if report.cut_off else ""
+    truncated = f", truncated {100 * report.truncated_share:.0f} %" if report.truncated_share else ""
     return (
         f"round {report.number}/{report.rounds}{purpose}: best {100 * report.best:.1f}, {median}, standard"
         f" {100 * report.standard:.1f} ({100 * report.standard_low:.0f} to {100 * report.standard_high:.0f}) on"
         f" {report.examples} examples; {report.different} different routes, {report.stopped} stopped;"
-        f" {report.run} evaluations run{known}, {report.saved} saved{cut}"
+        f" {report.run} evaluations run{known}, {report.saved} saved{truncated}"
     )
 
 

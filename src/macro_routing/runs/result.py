@@ -12,7 +12,7 @@ from macro_routing.evaluation.outcomes import ExampleOutcome
 from macro_routing.evaluation.statistics import PairedComparison, smallest_detectable_gain, wilson_interval
 from macro_routing.routes.mixture import Mixture, RouteOrMixture, parse_program_or_mixture
 from macro_routing.runs.final_selection import FinalSelection
-from macro_routing.runs.folder import RESULT, RunFolder
+from macro_routing.runs.folder import RESULT, RunFolder, use_current_names
 from macro_routing.runs.methods import METHODS
 from macro_routing.search.decision_settings import SPEED, DecisionSettings
 from macro_routing.tasks.task import Example
@@ -45,7 +45,7 @@ class RouteTestResult:
     """Number of correct answers."""
     n: int
     """Number of test examples."""
-    cut_off: float
+    truncated_share: float
     """Share of answers that reached a token limit, from 0 to 1."""
     tokens: float
     """Mean number of generated tokens per answer."""
@@ -108,7 +108,7 @@ class RunResult:
             "recommended": True,
             "training_accuracy": None,
             **values,
-            "variants": tuple(RouteTestResult(**variant) for variant in values["variants"]),
+            "variants": tuple(RouteTestResult(**use_current_names(variant)) for variant in values["variants"]),
             "comparison": PairedComparison(**values["comparison"]),
             "detectable": math.inf if values["detectable"] is None else values["detectable"],
         }

@@ -144,7 +144,7 @@ class SearchRun(RouteRun):
             standard_high=high,
             run=raced.computed_evaluations + standard.computed_evaluations,
             saved=raced.duplicates + raced.stopped,
-            cut_off=raced.truncated_share,
+            truncated_share=raced.truncated_share,
             seconds=seconds,
             asked=raced.requested,
             work=sum(route.length * (count * self.prompt_tokens + tokens) for route, count, tokens in raced.answers)

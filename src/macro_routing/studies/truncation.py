@@ -26,7 +26,7 @@ def summarize_truncation(
                     continue
                 if name == STANDARD:
                     seen.add(run.seed)
-                shares.setdefault((model, name), {}).setdefault(str(task), []).append(variant.cut_off)
+                shares.setdefault((model, name), {}).setdefault(str(task), []).append(variant.truncated_share)
     return [
         {
             "model": model,
