@@ -8,7 +8,7 @@ moves from ``-r`` to ``r``, rejoin, then adds by (back, coefficient, displacemen
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -101,17 +101,17 @@ class RouteSpace(CheckedSettings):
             self.action_count,
         )
 
-    @property
+    @cached_property
     def move_action_count(self) -> int:
         """Number of plain moves; they are the actions 0 … 2r, and ``move_action_count`` itself is the rejoin action."""
         return 2 * self.radius + 1
 
-    @property
+    @cached_property
     def rejoin_action(self) -> int:
         """The rejoin action."""
         return self.move_action_count
 
-    @property
+    @cached_property
     def forward_action(self) -> int:
         """The action that moves to the next layer."""
         return self.radius + 1
@@ -182,6 +182,11 @@ class RouteSpace(CheckedSettings):
         return mask
 
     @cached_property
+    def _feasible_actions(self) -> list[list[list[bool]]]:
+        """The mask as lists, of which single entries are read faster."""
+        return cast("list[list[list[bool]]]", self.feasibility_mask.tolist())
+
+    @cached_property
     def initial_position(self) -> PartialProgramPosition:
         """Every program begins by applying layer 0."""
         return PartialProgramPosition(layer=0, displacement=self.table_shape[2] - 1, operator=0, applied=1)
@@ -242,29 +247,34 @@ class RouteSpace(CheckedSettings):
         return [action for _, action in self.list_program_actions_with_positions(program)]
 
     def _step_to_action(self, position: PartialProgramPosition, step: Step, number: int) -> int:
-        delta = step.layer - position.layer
-        where = f"step {number} ({step})"
-        if abs(delta) > self.radius:
-            raise RouteOutsideSpaceError(f"{where} moves by {delta:+d}, but the radius is {self.radius}")
-        if step.add and step.add.back > self.window:
-            raise RouteOutsideSpaceError(f"{where} looks back {step.add.back}, but the window is {self.window}")
-        if step.add and step.add.coefficient not in self.coefficients:
-            raise RouteOutsideSpaceError(
-                f"{where} uses the coefficient {step.add.coefficient:g}; allowed: {list(self.coefficients)}"
-            )
-        action = self._action_by_displacement_and_add[delta, step.add]
-        if not 0 <= step.layer < self.layers:
-            raise RouteOutsideSpaceError(f"{where}: the model's layers are numbered 0 to {self.layers - 1}")
-        if step.add and step.add.back > position.applied - 1:
-            raise RouteOutsideSpaceError(
-                f"{where} looks back {step.add.back}, but only {position.applied} states exist"
-            )
-        if not self.feasibility_mask[position.applied, position.layer, action]:
-            length = position.applied + self.layers - step.layer
-            raise RouteOutsideSpaceError(
-                f"{where} makes the route at least {length} long, but max_length is {self.max_length}"
-            )
+        delta, add = step.layer - position.layer, step.add
+        if add is None:
+            action = delta + self.radius if abs(delta) <= self.radius else None
+        else:
+            action = self._action_by_displacement_and_add.get((delta, add))
+        # The mask leaves out layers and states that do not exist, too.
+        if action is None or not self._feasible_actions[position.applied][position.layer][action]:
+            raise self._explain_infeasible_step(position, step, number)
         return action
+
+    def _explain_infeasible_step(
+        self, position: PartialProgramPosition, step: Step, number: int
+    ) -> RouteOutsideSpaceError:
+        delta, where = step.layer - position.layer, f"step {number} ({step})"
+        length = position.applied + self.layers - step.layer
+        if abs(delta) > self.radius:
+            reason = f"moves by {delta:+d}, but the radius is {self.radius}"
+        elif step.add and step.add.back > self.window:
+            reason = f"looks back {step.add.back}, but the window is {self.window}"
+        elif step.add and step.add.coefficient not in self.coefficients:
+            reason = f"uses the coefficient {step.add.coefficient:g}; allowed: {list(self.coefficients)}"
+        elif not 0 <= step.layer < self.layers:
+            return RouteOutsideSpaceError(f"{where}: the model's layers are numbered 0 to {self.layers - 1}")
+        elif step.add and step.add.back > position.applied - 1:
+            reason = f"looks back {step.add.back}, but only {position.applied} states exist"
+        else:
+            reason = f"makes the route at least {length} long, but max_length is {self.max_length}"
+        return RouteOutsideSpaceError(f"{where} {reason}")
 
     def check_route(self, route: Route | Program) -> None:
         """Reject a route or program outside the space; the error names the step and the rule."""
@@ -276,11 +286,16 @@ class RouteSpace(CheckedSettings):
             raise RouteOutsideSpaceError(f"the route is for {route.layers} layers, the space for {self.layers}")
         return route.program_with_earliest_rejoin()
 
+    @cached_property
+    def _plain_steps(self) -> list[Step]:
+        return [Step(layer) for layer in range(self.layers)]
+
     def program_from_actions(self, actions: list[int]) -> Program:
         """The program that ``actions`` write, with or without the final rejoin; inverse of ``program_to_actions``."""
-        steps = [Step(0)]
+        layer, steps = 0, [Step(0)]
         for action in actions:
             if action != self.rejoin_action:
                 delta, add = self.action_displacements_and_adds[action]
-                steps.append(Step(steps[-1].layer + delta, add))
+                layer += delta
+                steps.append(self._plain_steps[layer] if add is None else Step(layer, add))
         return Program(tuple(steps))

@@ -219,18 +219,21 @@ class GuidedSearch(PolicySearcherBase):
     def _build_candidate_pool(self, state: GuidedState, rng: np.random.Generator) -> dict[Route, Program | None]:
         """Different routes to choose from, without the standard pass, each with a program."""
         policy = self.policy(state)
-        programs = [draw.proposal.program for draw in state.draws] + self._single_move_programs
+        programs: list[Program] = []
         if best := self._list_routes_by_expected_utility(state):
             programs += mutate_routes(self.space, best[: self.settings.incumbents], best[:_N_PROMISING])
             samples = self.settings.policy_samples
             programs += self._propose_programs(policy, samples, rng) if samples else []
         else:
-            few_moves = len(self._single_move_programs) < self.draws_per_round
+            few_moves = len(self._single_moves) < self.draws_per_round
             samples = min(20 * self.draws_per_round, _MAX_FIRST_SAMPLES) if few_moves else 0
             programs += self._propose_programs(policy, samples, rng)
-        expanded = ((program.to_route(self.space.layers), program) for program in programs if program is not None)
+        drawn = ((draw.proposal.route, draw.proposal.program) for draw in state.draws if draw.proposal.program)
+        new = ((program.to_route(self.space.layers), program) for program in programs)
         pool: dict[Route, Program | None] = {
-            route: program for route, program in expanded if self.decision.can_meet_objective(route)
+            route: program
+            for route, program in (*drawn, *self._single_moves, *new)
+            if self.decision.can_meet_objective(route)
         }
         if self.allowed_routes is None:
             return pool
@@ -239,18 +242,23 @@ class GuidedSearch(PolicySearcherBase):
         return known | {route: route.program_with_earliest_rejoin() for route in allowed}
 
     @cached_property
-    def _single_move_programs(self) -> list[Program | None]:
-        """Every program with one move other than forward; single adds are too many."""
-        return [
-            *programs_from_edits(self.space, ([move] for move in list_edits_of_standard_pass_without_adds(self.space)))
-        ]
+    def _single_moves(self) -> list[tuple[Route, Program]]:
+        """Every route with one move other than forward, and its program; single adds are too many."""
+        moves = list_edits_of_standard_pass_without_adds(self.space)
+        programs = programs_from_edits(self.space, ([move] for move in moves))
+        return [(program.to_route(self.space.layers), program) for program in programs]
 
     def _propose_programs(self, policy: MarkovPolicy, count: int, rng: np.random.Generator) -> list[Program]:
         """The policy's most probable different routes and ``count`` samples, those with few edits."""
-        decoded = [candidate.program for candidate in decode_top_routes(policy, _N_DECODED)]
-        sampled = (policy.sample_program(rng) for _ in range(count))
-        programs = [program for program in (*decoded, *sampled) if program is not None]
-        return [program for program in programs if len(extract_program_edits(self.space, program)) <= _MAX_EDITS]
+        decoded = [candidate.program for candidate in decode_top_routes(policy, _N_DECODED) if candidate.program]
+        sampled = (policy.sample_actions(rng) for _ in range(count))
+        return [
+            *(program for program in decoded if len(extract_program_edits(self.space, program)) <= _MAX_EDITS),
+            *(self.space.program_from_actions(actions) for actions in sampled if self._has_few_edits(actions)),
+        ]
+
+    def _has_few_edits(self, actions: Sequence[int]) -> bool:
+        return len(actions) - actions.count(self.space.forward_action) <= _MAX_EDITS
 
     def _choose_first_routes(
         self, state: GuidedState, pool: dict[Route, Program | None], rng: np.random.Generator
@@ -368,7 +376,7 @@ class GuidedSearch(PolicySearcherBase):
         """The standard pass without one layer, then with one layer twice, each in random order."""
         rng = make_generator(self.seed, RandomStreamPurpose.GUIDED_MEMBERS)
         layers, allowed = self.space.layers, self.allowed_routes
-        routes = [program.to_route(layers) for program in self._single_move_programs if program is not None]
+        routes = [route for route, _ in self._single_moves]
         routes = [
             routes[index] for index in rng.permutation(len(routes)) if allowed is None or routes[index] in allowed
         ]

@@ -1,5 +1,6 @@
 """The Markov policy over programs: prior, masked rows, sampling, log-probability, update (specification §3)."""
 
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,19 +81,29 @@ class MarkovPolicy:
         )
 
     def masked_log_row(self, position: PartialProgramPosition) -> NDArray[np.float64]:
-        """The masked, renormalised log row at one position; the same numbers as in ``masked_log_rows``."""
-        layer, phase, displacement, operator = self.space.state_index(position)
-        return self._mask_log_rows(
-            self._transition_log_probabilities[layer, phase, displacement, operator],
-            self.space.feasibility_mask[position.applied, layer],
-            self._log_feasible_action_mass[position.applied, layer, displacement, operator],
-        )
+        """The masked, renormalised log row at one position; the same numbers as in ``masked_log_rows``, read-only."""
+        row = self._masked_log_row_cache.get(position)
+        if row is None:
+            layer, phase, displacement, operator = self.space.state_index(position)
+            row = self._mask_log_rows(
+                self._transition_log_probabilities[layer, phase, displacement, operator],
+                self.space.feasibility_mask[position.applied, layer],
+                self._log_feasible_action_mass[position.applied, layer, displacement, operator],
+            )
+            row.setflags(write=False)
+            self._masked_log_row_cache[position] = row
+        return row
+
+    @cached_property
+    def _masked_log_row_cache(self) -> dict[PartialProgramPosition, NDArray[np.float64]]:
+        """Sampling, decoding and log-probabilities meet the same positions again and again."""
+        return {}
 
     def _mask_log_rows(
         self, rows: NDArray[np.float64], mask: NDArray[np.bool_], log_totals: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """Rejoin is always feasible: where masking leaves a row no mass at all, it takes all of it."""
-        empty = np.isneginf(log_totals)
+        empty = np.asarray(log_totals == -np.inf)
         masked = np.where(mask, rows - np.where(empty, 0, log_totals)[..., None], -np.inf)
         masked[..., self.space.rejoin_action] = np.where(empty, 0.0, masked[..., self.space.rejoin_action])
         return masked
@@ -101,35 +112,34 @@ class MarkovPolicy:
 
     def sample_program(self, rng: np.random.Generator, temperature: float = 1.0) -> Program:
         """Draw one program; the masked rows are raised to ``1/temperature`` first."""
+        return self.space.program_from_actions(self.sample_actions(rng, temperature))
+
+    def sample_actions(self, rng: np.random.Generator, temperature: float = 1.0) -> list[int]:
+        """The actions of such a program, without the final rejoin."""
         actions: list[int] = []
         position = self.space.initial_position
+        known = self._cumulative_probabilities[temperature]
         while True:
-            cumulative = self._cumulative_action_probabilities(position, temperature)
-            action = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
+            cumulative = known.get(position)
+            if cumulative is None:
+                row = self.masked_log_row(position) / temperature
+                cumulative = known[position] = np.exp(row - row.max()).cumsum().tolist()
+            action = bisect_right(cumulative, rng.random() * cumulative[-1])
             if action == self.space.rejoin_action:
-                return self.space.program_from_actions(actions)
+                return actions
             actions.append(action)
             position = self.space.position_after_action(position, action)
 
     @cached_property
-    def _cumulative_probability_cache(self) -> dict[tuple[PartialProgramPosition, float], NDArray[np.float64]]:
-        return {}
-
-    def _cumulative_action_probabilities(
-        self, position: PartialProgramPosition, temperature: float
-    ) -> NDArray[np.float64]:
-        """Cumulative sampling row, kept: draws of one iteration meet the same positions again and again."""
-        key = (position, temperature)
-        if key not in self._cumulative_probability_cache:
-            row = self.masked_log_row(position) / temperature
-            self._cumulative_probability_cache[key] = np.exp(row - row.max()).cumsum()
-        return self._cumulative_probability_cache[key]
+    def _cumulative_probabilities(self) -> defaultdict[float, dict[PartialProgramPosition, list[float]]]:
+        """Cumulative sampling rows by temperature, kept for the draws of one iteration."""
+        return defaultdict(dict)
 
     def log_probability(self, program: Program) -> float:
         """Log-probability of writing exactly this program; -inf where a row has no mass for it."""
         total = 0.0
         for position, action in self.space.list_program_actions_with_positions(program):
-            total += float(self.masked_log_row(position)[action])
+            total += self.masked_log_row(position).item(action)
         return total
 
     def find_most_probable_program(self, route: Route) -> Program:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Self
 
@@ -23,6 +23,8 @@ _LAYER_LENGTH_SCALE = 2.0
 """Over how many layers the effects of neighbouring layers are correlated."""
 _JUMP_EDITS = 0.5
 """A jump counts as half an edited step, in addition to the layers that it repeats or skips."""
+_KEPT_KERNELS = 3
+"""That of shared examples, that of the parameters so far and that of the ones which are tried."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,6 +117,20 @@ class RouteCovarianceInputs:
     """Number of edited steps between them."""
     row_edits: Floats
     column_edits: Floats
+    _kernels: dict[float, Floats] = field(default_factory=dict, repr=False)
+    """The last similarity kernels by length scale: fitting changes one parameter at a time."""
+
+    def compute_similarity_kernel(self, length_scale: float) -> Floats:
+        """Covariance of the part shared by similar routes, relative to the standard pass, whose gain is zero."""
+        if length_scale not in self._kernels:
+            kernel = np.exp(-self.edit_distances / length_scale)
+            kernel -= np.exp(-self.row_edits / length_scale)[:, None]
+            kernel -= np.exp(-self.column_edits / length_scale)
+            kernel += 1
+            if len(self._kernels) == _KEPT_KERNELS:
+                del self._kernels[next(iter(self._kernels))]
+            self._kernels[length_scale] = kernel
+        return self._kernels[length_scale]
 
 
 @lru_cache(maxsize=10_000)

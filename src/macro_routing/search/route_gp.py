@@ -147,10 +147,12 @@ class ObservedAccuracies:
     @cached_property
     def _shared_examples_covariance(self) -> Floats:
         """Covariance of rows whose routes are correct on the same examples, for an ``example_effect`` of 1."""
-        similarity = _similarity_kernel(self.kernel_terms, _EXAMPLE_LENGTH_SCALE)[
-            self.route_index[:, None], self.route_index
-        ]
+        similarity = self._expand_to_rows(self.kernel_terms.compute_similarity_kernel(_EXAMPLE_LENGTH_SCALE))
         return np.asarray(self._same_round_matrix * similarity / (2 * np.sqrt(self.examples[:, None] * self.examples)))
+
+    def _expand_to_rows(self, covariance: Floats) -> Floats:
+        """Covariance of the rows from that of their routes."""
+        return covariance.take(self.route_index, axis=0).take(self.route_index, axis=1)
 
     def keep_rows_of_every_nth_route(self, max_rows: int) -> "ObservedAccuracies":
         """About ``max_rows`` rows: those of every second, third, … route, independent of the scores."""
@@ -164,7 +166,7 @@ class ObservedAccuracies:
 
     def covariance(self, parameters: GPKernelParameters) -> Floats:
         """Covariance of the rows."""
-        covariance = _route_covariance(parameters, self.kernel_terms)[self.route_index[:, None], self.route_index]
+        covariance = self._expand_to_rows(_route_covariance(parameters, self.kernel_terms))
         covariance += _STANDARD_SCALE**2
         covariance += parameters.round_effect**2 * self._same_round_matrix
         covariance += parameters.example_effect**2 * self._shared_examples_covariance
@@ -220,19 +222,13 @@ class RouteGP:
         return np.asarray(cross.T @ self._weights), np.asarray(prior - cross.T @ self._precision @ cross)
 
 
-def _similarity_kernel(terms: RouteCovarianceInputs, length_scale: float) -> Floats:
-    """Covariance of the part shared by similar routes, relative to the standard pass, whose gain is zero."""
-    rows = np.exp(-terms.row_edits / length_scale)[:, None]
-    columns = np.exp(-terms.column_edits / length_scale)
-    return np.asarray(np.exp(-terms.edit_distances / length_scale) - rows - columns + 1)
-
-
 def _route_covariance(parameters: GPKernelParameters, terms: RouteCovarianceInputs) -> Floats:
-    linear = parameters.layer_effect**2 * terms.shared_layers + parameters.jump_effect**2 * terms.shared_jumps
-    penalty = np.outer(parameters.edit_penalty * terms.row_edits, parameters.edit_penalty * terms.column_edits)
-    nugget = parameters.nugget**2 * terms.same_route
-    similarity = parameters.similarity**2 * _similarity_kernel(terms, parameters.length_scale)
-    return np.asarray(linear + similarity + nugget + penalty)
+    covariance = parameters.layer_effect**2 * terms.shared_layers
+    covariance += parameters.jump_effect**2 * terms.shared_jumps
+    covariance += parameters.similarity**2 * terms.compute_similarity_kernel(parameters.length_scale)
+    covariance += parameters.nugget**2 * terms.same_route
+    covariance += np.outer(parameters.edit_penalty * terms.row_edits, parameters.edit_penalty * terms.column_edits)
+    return covariance
 
 
 def fit_kernel_parameters(scores: ObservedAccuracies, start: GPKernelParameters, sweeps: int) -> GPKernelParameters:

@@ -103,6 +103,17 @@ class _RankedProgramSuffixes:
     tied_costs: list[float] = field(default_factory=list)
     """The costs met here, sorted, one for all that tie."""
 
+    def begin(self, actions: list[int], costs: list[float], lengths: list[int]) -> None:
+        """Rank the best suffixes after actions with ascending costs; the first of them is put in order."""
+        tied = self.tied_costs
+        for action, cost, length in zip(actions, costs, lengths, strict=True):
+            # What a push finds by bisection is here the last cost or none, since costs ascend.
+            if not tied or tied[-1] < cost - TIE_TOLERANCE:
+                tied.append(cost)
+            self.waiting.append(_ProgramSuffix(tied[-1], length, action, 0, cost))
+        heapq.heapify(self.waiting)
+        self.rank_next_best_suffix()
+
     def push_suffix(self, action: int, successor_rank: int, following_cost: float, following_length: int) -> None:
         """Put a suffix among the waiting."""
         exact = self.action_costs[action] + following_cost
@@ -200,9 +211,8 @@ class _LazyProgramRanking:
             following_costs, lengths = (values[position.layer] for values in self._following(position.applied))
             totals = costs + following_costs
             ranking = _RankedProgramSuffixes(position, costs.tolist())
-            for action in np.argsort(totals, kind="stable")[: np.isfinite(totals).sum()].tolist():
-                ranking.push_suffix(action, 0, float(following_costs[action]), int(lengths[action]))
-            ranking.rank_next_best_suffix()
+            best_first = np.argsort(totals, kind="stable")[: np.isfinite(totals).sum()]
+            ranking.begin(best_first.tolist(), totals[best_first].tolist(), lengths[best_first].tolist())
             self._rankings[position] = ranking
         return self._rankings[position]
 
