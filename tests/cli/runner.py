@@ -26,7 +26,7 @@ def run(*arguments, status=0, stdin=None, code=None, cwd=None, environment=ENVIR
     A command is a fork of a Python that has torch loaded already, which saves seconds. It is a Python of its own where
     that could hide something: with another environment, which libraries read when they are imported, and when it is to
     be ``fresh``. Forks share the order of their sets and what libraries say when they are imported; so tests of
-    repetition and of all that is printed are fresh, and in every file of commands one test at least.
+    repetition and of all that is printed are fresh, and so are the commands of the pages in ``make test-engines``.
     """
     command = [sys.executable, "-c", code] if code else [*PROGRAM, *map(str, arguments)]
     if code or fresh or environment is not ENVIRONMENT or not CAN_FORK:
@@ -39,13 +39,15 @@ def run(*arguments, status=0, stdin=None, code=None, cwd=None, environment=ENVIR
     return done
 
 
-def run_script(path, cwd=None, status=0):
+def run_script(path, *arguments, cwd=None, status=0):
     """Run a file of Python with the heavy libraries loaded already, and insist on its exit status."""
-    command = [sys.executable, str(path)]
+    command = [sys.executable, str(path), *map(str, arguments)]
     if CAN_FORK:
-        done = _forked(command, {"arguments": [], "script": str(path)}, None, cwd)
+        done = _forked(command, {"arguments": command[2:], "script": str(path)}, None, cwd)
     else:
-        done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, cwd=cwd, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, env=ENVIRONMENT, cwd=cwd, check=False, timeout=SECONDS
+        )
     assert done.returncode == status, f"{path} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 

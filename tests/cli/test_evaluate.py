@@ -64,7 +64,6 @@ def test_a_csv_of_ones_own(tmp_path, store):
             "one,two",
         ],
         *["--mode", "likelihood", "--route", "L0 RJ", "--store", store, "--json"],
-        fresh=True,
     )
     report = json.loads(done.stdout)
     assert report["standard"]["n"] == 8

@@ -7,7 +7,7 @@ import typer
 from macro_routing.cli import export as command
 from macro_routing.deploy import export_common
 from macro_routing.errors import MacroError
-from tests.cli.runner import ENVIRONMENT, run
+from tests.cli.runner import ENVIRONMENT, run, run_script
 from tests.deploy.bases import ADDS, PLAIN, route_file, tiny_base
 
 
@@ -29,7 +29,7 @@ def run_folder(base, tmp_path):
 
 
 def test_a_run_is_exported_with_its_evidence(run_folder, tmp_path):
-    done = run("export", run_folder, "--format", "hf", "--out", tmp_path / "out", fresh=True)
+    done = run("export", run_folder, "--format", "hf", "--out", tmp_path / "out")
     assert done.stdout.strip() == str(tmp_path / "out")
     assert json.loads((tmp_path / "out" / "config.json").read_text())["num_hidden_layers"] == PLAIN.length
     assert "Task: category" in (tmp_path / "out" / "README.md").read_text()
@@ -179,5 +179,7 @@ writing._write_shards = lambda *_: signal.raise_signal(signal.SIGTERM)
 sys.argv = ["macro", "export", {str(PLAIN)!r}, "--format", "hf", "--out", "deep/er/out", "--model", {base.name!r}]
 main()
 """
-    run(code=code, status=143, cwd=tmp_path)
-    assert not list(tmp_path.iterdir())
+    (tmp_path / "asked.py").write_text(code)
+    (tmp_path / "work").mkdir()
+    run_script(tmp_path / "asked.py", status=143, cwd=tmp_path / "work")
+    assert not list((tmp_path / "work").iterdir())

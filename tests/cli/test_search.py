@@ -54,7 +54,7 @@ def test_a_file_of_ones_own_goes_through_to_the_end(place):
 
 def test_finished_runs_are_printed_and_reported_again(place):
     folder, _, first = place
-    again = run("resume", folder / "run", fresh=True)
+    again = run("resume", folder / "run")
     assert again.stdout == first.stdout
     as_json = json.loads(run("resume", folder / "run", "--json").stdout)
     assert as_json["variants"][0]["name"] == "MACRO"
@@ -102,9 +102,7 @@ def test_answers_side_by_side_and_a_chat(place):
     assert found["shown"] == 2
     assert {"standard", "routed", "question"} <= set(found["answers"][0])
     run("compare-answers", "--model", folder / "model", "--prompt", "w1 w2", "--route", "L0 L2 RJ", "--max-tokens", "4")
-    talk = run(
-        "chat", folder / "model", "--route", "L0 L2 RJ", "--max-tokens", "4", stdin="w1 w2\n/reset\nw3\n", fresh=True
-    )
+    talk = run("chat", folder / "model", "--route", "L0 L2 RJ", "--max-tokens", "4", stdin="w1 w2\n/reset\nw3\n")
     assert len(talk.stdout.strip().splitlines()) == 2
     assert "give either" in run("compare-answers", status=2).stderr
 

@@ -75,6 +75,7 @@ if __name__ == "__main__":
     order = next_command(socket.socket(fileno=int(sys.argv[1])))
     try:
         if order["script"]:
+            sys.argv = [order["script"], *order["arguments"]]
             runpy.run_path(order["script"], run_name="__main__")
         else:
             sys.argv[1:] = order["arguments"]

@@ -65,7 +65,7 @@ def write_plainly(model, mixture, prompt, stages):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_eager_texts_are_those_of_recomputing_every_token(name):
     model = tiny_model(name)
-    prompts = [(*COMMON_PREFIX, *prompt) for prompt in PROMPTS[:3]]
+    prompts = [(*COMMON_PREFIX, *prompt) for prompt in PROMPTS[:2]]
     actual = generate_for_routes(model, [SKIP, PAIR, TRIPLE], prompts, GenerationRequest(TWO))
     for mixture in (PAIR, TRIPLE):
         assert actual[mixture] == [write_plainly(model, mixture, prompt, TWO) for prompt in prompts]

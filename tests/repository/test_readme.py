@@ -53,7 +53,7 @@ def test_console(block, tmp_path):
 @pytest.mark.parametrize("code", blocks("python"))
 def test_python(code, tmp_path):
     (tmp_path / "example.py").write_text(code, encoding="utf-8")
-    run_script(tmp_path / "example.py", ROOT)
+    run_script(tmp_path / "example.py", cwd=ROOT)
 
 
 def test_data_that_is_shown_is_the_example():

@@ -177,7 +177,7 @@ def test_the_command(place, tmp_path):
     macro, drllm = 4 * (6 + 7) + 2 * 6 + 4 * 8, 12 * 11 + 2 * 8
     assert table["evaluations"] == 4 * (macro + drllm)
     assert table["expected_hours"] == pytest.approx(2 * (macro + drllm) * 0.72 * (1 + 2) / 3600)
-    done = run(*command, "--items", "main-table", "--part", "3/4", "--json", status=1, fresh=True)
+    done = run(*command, "--items", "main-table", "--part", "3/4", "--json", status=1)
     (table,) = json.loads(done.stdout)["items"]
     assert (table["item"], table["units"], table["done"]) == ("main-table", 8, 1)
     assert "missing" in done.stderr

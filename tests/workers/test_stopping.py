@@ -3,13 +3,12 @@
 import json
 import os
 import shlex
-import subprocess
-import sys
 
 import pytest
 
 from macro_routing.runs import resume_run
-from tests.faults.reference_search import ReferenceSearch, command_environment, read_decisions, store_path
+from tests.cli.runner import run, run_script
+from tests.faults.reference_search import ReferenceSearch, read_decisions, store_path
 
 ENDED = 143
 ASKED_AT = """
@@ -40,17 +39,11 @@ def reference(tmp_path_factory):
     return ReferenceSearch.make(tmp_path_factory.mktemp("reference"))
 
 
-def ended_at(rounds, command):
+def ended_at(rounds, command, tmp_path):
     """What was said, and the workers that there were."""
-    done = subprocess.run(
-        [sys.executable, "-c", ASKED_AT, str(rounds), *command],
-        env=command_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == ENDED, done.stderr
+    script = tmp_path / "asked_at.py"
+    script.write_text(ASKED_AT)
+    done = run_script(script, rounds, *command, status=ENDED)
     assert "Traceback" not in done.stderr
     return done.stderr, [int(number) for number in json.loads(done.stdout.splitlines()[-1])]
 
@@ -67,7 +60,7 @@ def assert_gone(workers):
 
 def test_a_search_that_is_asked_to_end_can_be_resumed(reference, tmp_path):
     place = tmp_path / "run"
-    said, workers = ended_at(1, arguments_of(reference, place, 0))
+    said, workers = ended_at(1, arguments_of(reference, place, 0), tmp_path)
     assert said.endswith(f"\nmacro: stopped; go on with: macro resume {place} --store {store_path(place)}\n")
     assert workers == []
     resume_run(place, store=store_path(place))  # the lock is free
@@ -79,7 +72,7 @@ def test_a_search_that_is_asked_to_end_can_be_resumed(reference, tmp_path):
 def test_search_and_resume_with_workers_end_them_when_they_are_asked_to_end(reference, tmp_path, more):
     place = tmp_path / "run"
     for rounds in (1, 2):
-        said, workers = ended_at(rounds, [*arguments_of(reference, place, 2)[:-2], *shlex.split(more)])
+        said, workers = ended_at(rounds, [*arguments_of(reference, place, 2)[:-2], *shlex.split(more)], tmp_path)
         assert said.endswith(f"\nmacro: stopped; go on with: macro resume {place} --store {store_path(place)}\n")
         assert len(workers) >= 2
         assert_gone(workers)
@@ -96,14 +89,11 @@ def test_a_comparison_that_is_asked_to_end_goes_on_where_it_was(reference, tmp_p
         *("--model", reference.config.model, "--preset", "quick", "--methods", "macro,random", "--seeds", "3"),
         *("--out", str(out), "--store", str(store_path(out)), "--workers", str(workers)),
     ]
-    said, processes = ended_at(2, command)
+    said, processes = ended_at(2, command, tmp_path)
     assert said.endswith("\nmacro: stopped; the same command continues where it was\n")
     assert len(processes) == workers
     assert_gone(processes)
-    done = subprocess.run(
-        [*reference.command(out)[:3], *command], env=command_environment(), capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    run(*command)
     assert (out / "compare.html").is_file()
 
 
@@ -121,12 +111,7 @@ main()
 """
     columns = ["--question", "q", "--answer", "a", "--choices", "c"]
     what = ["--task", reference.config.task, "--model", reference.config.model, "--mode", "likelihood", *columns]
-    done = subprocess.run(
-        [sys.executable, "-c", code, "evaluate", *what, "--route", "L0 L3 RJ", "--store", tmp_path / "s.sqlite"],
-        env=command_environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == ENDED, done.stderr
+    (tmp_path / "asked.py").write_text(code)
+    arguments = ["evaluate", *what, "--route", "L0 L3 RJ", "--store", tmp_path / "s.sqlite"]
+    done = run_script(tmp_path / "asked.py", *arguments, status=ENDED)
     assert done.stderr.endswith("macro: stopped; what was scored is kept, the same command continues from there\n")
