@@ -171,9 +171,13 @@ def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float, w
             if study.name != "main-table":  # its times are only fair without what others have worked out
                 words += ["--store", str(runs / "scores.sqlite")]
         print(f"{study.command} {shlex.join(words)}", flush=True)
-        command = [sys.executable, "-m", "macro_routing.cli.main", *study.command.split()[1:], *words]
-        done = subprocess.run(command, check=False)  # noqa: S603
-        print(f"{study.name}: ended with status {done.returncode}", flush=True)
+        status = run_macro([*study.command.split()[1:], *words])
+        print(f"{study.name}: ended with status {status}", flush=True)
+
+
+def run_macro(words: Sequence[str]) -> int:
+    """Run a command; its exit status."""
+    return subprocess.run([sys.executable, "-m", "macro_routing.cli.main", *words], check=False).returncode  # noqa: S603
 
 
 # --- collecting ---------------------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def run(*arguments, status=0, stdin=None, code=None, cwd=None, environment=ENVIR
             command, capture_output=True, text=True, input=stdin, env=environment, cwd=cwd, check=False, timeout=SECONDS
         )
     else:
-        done = _forked(command, {"arguments": command[len(PROGRAM) :], "script": None}, stdin, cwd)
+        done = _forked(_warm_python(), command, {"arguments": command[len(PROGRAM) :], "script": None}, stdin, cwd)
     assert done.returncode == status, f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 
@@ -43,7 +43,7 @@ def run_script(path, *arguments, cwd=None, status=0):
     """Run a file of Python with the heavy libraries loaded already, and insist on its exit status."""
     command = [sys.executable, str(path), *map(str, arguments)]
     if CAN_FORK:
-        done = _forked(command, {"arguments": command[2:], "script": str(path)}, None, cwd)
+        done = _forked(_warm_python(), command, {"arguments": command[2:], "script": str(path)}, None, cwd)
     else:
         done = subprocess.run(
             command, capture_output=True, text=True, env=ENVIRONMENT, cwd=cwd, check=False, timeout=SECONDS
@@ -52,12 +52,24 @@ def run_script(path, *arguments, cwd=None, status=0):
     return done
 
 
-def _forked(command, order, stdin, cwd):
+def run_elsewhere(python, libraries, environment, *arguments, status=0):
+    """Run ``macro`` in another environment's Python, forked from one that has loaded ``libraries`` there."""
+    command = [str(python), *PROGRAM[1:], *map(str, arguments)]
+    if CAN_FORK:
+        warm = _warm_python(str(python), tuple(libraries), tuple(environment.items()))
+        done = _forked(warm, command, {"arguments": command[len(PROGRAM) :], "script": None}, None, None)
+    else:
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=SECONDS)
+    assert done.returncode == status, f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def _forked(warm, command, order, stdin, cwd):
     with contextlib.ExitStack() as opened:
         streams = [opened.enter_context(tempfile.TemporaryFile("w+")) for _ in range(3)]
         streams[0].write(stdin or "")
         streams[0].seek(0)
-        status = _ended(_warm_python(), order, cwd, streams)
+        status = _ended(warm, order, cwd, streams)
         for stream in streams[1:]:
             stream.seek(0)
         return subprocess.CompletedProcess(command, status, *(stream.read() for stream in streams[1:]))
@@ -82,14 +94,14 @@ def _ended(server, order, cwd, streams):
 class _WarmPython:
     """The Python that commands are forked from, in a process group with them; it ends when its connection does."""
 
-    def __init__(self, *options):
+    def __init__(self, python=sys.executable, libraries=(), environment=()):
         self.connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self.process = subprocess.Popen(
-                [sys.executable, Path(__file__).with_name("warm_python.py"), str(theirs.fileno()), *options],
+                [python, Path(__file__).with_name("warm_python.py"), str(theirs.fileno()), *libraries],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                env=ENVIRONMENT,
+                env=dict(environment) or ENVIRONMENT,
                 pass_fds=[theirs.fileno()],
                 process_group=0,
             )
@@ -105,9 +117,9 @@ class _WarmPython:
 
 
 @functools.cache
-def _warm_python():
-    """The one of this process."""
-    return _WarmPython()
+def _warm_python(*where):
+    """This process's one of an environment."""
+    return _WarmPython(*where)
 
 
 def shell_status(returncode):

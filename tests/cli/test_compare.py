@@ -17,7 +17,7 @@ SMALL = (
 @pytest.mark.engines
 def test_the_whole_table_on_a_real_model(tmp_path):
     command = ["compare", *SMALL, "--methods", METHODS, "--out", tmp_path / "all", "--store", tmp_path / "s.sqlite"]
-    found = json.loads(run(*command, "--json", fresh=True).stdout)
+    found = json.loads(run(*command, "--json").stdout)
     names = [row["name"] for row in found["rows"]]
     assert names[-2:] == ["standard", "CoLA (oracle)"]
     assert {

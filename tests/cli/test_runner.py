@@ -35,7 +35,7 @@ def test_forked_and_started_commands_say_the_same(arguments, stdin, status, tmp_
 @pytest.mark.parametrize("seconds", [0.001, 0.3])  # before it is forked, while it runs
 def test_a_command_that_takes_too_long_is_ended_and_the_next_one_hears_its_own_answer(seconds, monkeypatch):
     # Not the one that other tests use: to load the libraries again for them takes seconds.
-    monkeypatch.setattr(runner, "_warm_python", functools.cache(lambda: runner._WarmPython("--cold")))
+    monkeypatch.setattr(runner, "_warm_python", functools.cache(lambda: runner._WarmPython(libraries=["--cold"])))
     run("--version")
     warm = runner._warm_python().process
     with monkeypatch.context() as patience:

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -20,7 +19,7 @@ from macro_routing.errors import MacroError
 from macro_routing.routes import parse_route
 from macro_routing.routes.route_file import RouteFile
 from macro_routing.studies.task_with_answer_mode import TaskWithAnswerMode
-from tests.cli.runner import ENVIRONMENT, run
+from tests.cli.runner import run
 from tests.runs.small import small_folder, write_task_file
 
 ROOT = Path(__file__).parents[2]
@@ -260,21 +259,16 @@ def test_all_seeds_are_recorded(tmp_path):
 
 
 @pytest.mark.engines
-def test_every_study_on_a_real_model(tmp_path):
+def test_every_study_on_a_real_model(tmp_path, monkeypatch):
     """By the script that records them, at its tiny size: SmolLM2-135M, synthetic tasks."""
-    command = [sys.executable, "-m", "experiments.recorded_studies", "smollm2-135m", "--small", "--minutes", "60"]
+    command = ["experiments.recorded_studies", "smollm2-135m", "--small", "--minutes", "60"]
     runs, docs = tmp_path / "runs", tmp_path / "docs"
-    done = subprocess.run(
-        [*command, "--runs", str(runs), "--write", str(docs)],
-        cwd=ROOT,
-        env=ENVIRONMENT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    monkeypatch.setattr(recorded, "run_macro", lambda words: run(*words, cwd=ROOT).returncode)
+    monkeypatch.setattr(sys, "argv", [*command, "--runs", str(runs), "--write", str(docs)])
+    recorded.main()
     names = {path.parent.name for path in runs.glob("*/data.json")}
     expected = {*STUDIES, "explain", "sweep-elite", "sweep-beta"} - {"sweep"}
-    assert names == expected, done.stdout[-3000:] + done.stderr[-3000:]
+    assert names == expected
     for name in names:
         files = {path.name for path in (runs / name).iterdir()}
         assert {"table.csv", "table.md", "table.tex", "figure.svg", "figure.png", "figure.pdf"} <= files, name

@@ -5,8 +5,8 @@ The fork leaves the loop below and goes on as ``python -m macro_routing.cli.main
 is not ``multiprocessing``'s fork server: its children have a start method and a parent that are not the command's, may
 load the caller's ``__main__``, and call no exit handlers.
 
-Only what others wrote is loaded beforehand, and nothing with ``--cold``: what the command imports of ours it still
-imports itself.
+Only what others wrote is loaded beforehand: the libraries that are named, the usual ones, or nothing with ``--cold``.
+What the command imports of ours it still imports itself.
 """
 
 import atexit
@@ -67,7 +67,7 @@ def leave(ended):
 if __name__ == "__main__":
     ended = []
     atexit.register(leave, ended)  # the first that is registered is the last that is called
-    for name in LIBRARIES if "--cold" not in sys.argv else ():
+    for name in () if "--cold" in sys.argv else sys.argv[2:] or LIBRARIES:
         importlib.import_module(name)
     gc.freeze()  # else each fork would look through all of them, and copy them by that
     # A fork has only the thread that forked; a lock that another one holds would never be opened in it.

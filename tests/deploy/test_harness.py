@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,11 @@ from macro_routing.models import apply_route, load_model
 from macro_routing.routes import parse_route
 from macro_routing.routes.mixture import parse_mixture
 from macro_routing.routes.route_file import RouteFile
-from tests.cli.runner import ENVIRONMENT, run
+from tests.cli.runner import ENVIRONMENT, run, run_elsewhere
 from tests.models.tiny import LAYERS, tiny_folder
 
 ROOT = Path(__file__).parents[2]
+LIBRARIES = ("torch", "transformers.models.llama.modeling_llama", "lm_eval.evaluator", "lm_eval.models.huggingface")
 ROUTE = parse_route("L0-L3 L1(+h-2) RJ", LAYERS)
 MIXTURE = parse_mixture("1.7 [L0 RJ] - 0.5 [L0-L3 L1(+h-2) RJ] - 0.2 [L0 L2 RJ]", LAYERS)
 ITEMS = [
@@ -121,21 +121,13 @@ def write(mixed, prompt, new_tokens):
 
 
 def harness(python, place, out, *more, route, status=0, dtype="float32", task="tiny_choices", batch="1"):
-    done = subprocess.run(
-        [
-            *(python, "-m", "macro_routing.cli.main", "lm-eval", "run", "--model", "macro", "--device", "cpu"),
-            *("--batch_size", batch),
-            *("--model_args", f"pretrained={place / 'model'},route={route},dtype={dtype}{''.join(more)}"),
-            *("--tasks", task, "--include_path", place / "tasks", "--output_path", out, "--log_samples"),
-        ],
-        capture_output=True,
-        text=True,
-        env={**ENVIRONMENT, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(place / "hub")},
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == status, done.stderr[-3000:]
-    return done
+    arguments = [
+        *("lm-eval", "run", "--model", "macro", "--device", "cpu", "--batch_size", batch),
+        *("--model_args", f"pretrained={place / 'model'},route={route},dtype={dtype}{''.join(more)}"),
+        *("--tasks", task, "--include_path", place / "tasks", "--output_path", out, "--log_samples"),
+    ]
+    environment = {**ENVIRONMENT, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(place / "hub")}
+    return run_elsewhere(python, LIBRARIES, environment, *arguments, status=status)
 
 
 def written(out, task="tiny_choices"):

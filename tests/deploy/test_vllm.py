@@ -27,7 +27,8 @@ MIXTURES = {
     "mixture of prefixes": "[L0-L2] - 0.5 [L0 L4 RJ] + 0.25 [L0-L3] - 0.1 [L1 L0 L2 RJ]",
     "short mixture": "[L0-L2] - 0.5 [L0 L1 L3(+0.5h-1)] + 0.25 [L0 L1]",
 }
-EAGER = [(kind, route) for kind in ARCHITECTURES for route in (*ROUTES, "mixture")] + [("llama", "mixture of prefixes")]
+EAGER = [(kind, route) for kind in ARCHITECTURES for route in ("standard", "adds", "mixture")]
+EAGER += [("llama", "plain"), ("llama", "mixture of prefixes")]
 # Few steps, since compiling takes as long as a route is: repeats, two adds, skips. The second differs from the first in
 # a coefficient only: compiled code must not be taken for another route's.
 SHORT = {"short adds": "L0 L3 L4 L3(+0.5h-2) L4(-h-1)", "other coefficient": "L0 L3 L4 L3(+2h-2) L4(-h-1)"}

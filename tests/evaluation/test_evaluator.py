@@ -193,7 +193,7 @@ def test_racing_on_a_real_model_keeps_the_elite_of_full_scoring(smollm2, categor
     policy = MarkovPolicy.make_prior(RouteSpace(30, max_length=42))
     draws = [policy.sample_program(rng).to_route(30) for _ in range(9)]
     draws.append(draws[0])
-    examples = category.pools["train"][:24]
+    examples = category.pools["train"][:16]
     store = ScoreStore(tmp_path / "s.sqlite")
     raced = Evaluator(smollm2, category, LIKELIHOOD, store).race_draws(draws, examples, keep=2)
     full = Evaluator(smollm2, category, LIKELIHOOD).race_draws(draws, examples, keep=2, mode=NEVER)
@@ -202,9 +202,9 @@ def test_racing_on_a_real_model_keeps_the_elite_of_full_scoring(smollm2, categor
         full.outcomes[n] for n in select_elite(full.outcomes, 2)
     ]
     assert full.stopped == 0
-    assert full.requested == raced.requested == 240
-    assert raced.duplicates == full.duplicates == 24
-    assert raced.computed_evaluations == 240 - 24 - raced.stopped
+    assert full.requested == raced.requested == 160
+    assert raced.duplicates == full.duplicates == 16
+    assert raced.computed_evaluations == 160 - 16 - raced.stopped
     again = Evaluator(smollm2, category, LIKELIHOOD, store).race_draws(draws, examples, keep=2)
     assert again.outcomes == raced.outcomes
     assert again.computed_evaluations == 0

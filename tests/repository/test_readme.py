@@ -3,13 +3,11 @@
 import json
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.cli.runner import ENVIRONMENT, run_script
+from tests.cli.runner import run, run_script
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -30,22 +28,13 @@ def commands(block):
 @pytest.mark.engines  # real searches and models: minutes together
 @pytest.mark.parametrize("block", blocks("console"))
 def test_console(block, tmp_path):
-    """In order and in one folder: later commands use what earlier ones made."""
+    """In order and in one folder: later commands use what earlier ones made. The first has a Python of its own."""
     for name in ("examples", "tests"):
         (tmp_path / name).symlink_to(ROOT / name)
-    for command, output in commands(block):
+    for index, (command, output) in enumerate(commands(block)):
         program, *arguments = shlex.split(command)
         assert program == "macro"
-        done = subprocess.run(
-            [sys.executable, "-m", "macro_routing.cli.main", *arguments],
-            capture_output=True,
-            text=True,
-            env=ENVIRONMENT,
-            cwd=tmp_path,
-            input="",
-            check=False,
-        )
-        assert done.returncode == 0, f"{command}: {done.stderr}"
+        done = run(*arguments, cwd=tmp_path, fresh=index == 0)
         if output.strip():
             assert done.stdout.strip() == output.strip()
 

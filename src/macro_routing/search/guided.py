@@ -26,12 +26,7 @@ from macro_routing.search.guided_settings import GuidedSettings
 from macro_routing.search.policy import MarkovPolicy
 from macro_routing.search.policy_search import PolicySearcherBase, PolicySearchState
 from macro_routing.search.random_streams import RandomStreamPurpose, make_generator, permute_groups
-from macro_routing.search.route_edits import (
-    extract_program_edits,
-    list_edits_of_standard_pass_without_adds,
-    mutate_routes,
-    programs_from_edits,
-)
+from macro_routing.search.route_edits import count_edits, extract_program_edits, list_single_moves, mutate_routes
 from macro_routing.search.route_features import RouteFeatures
 from macro_routing.search.route_gp import KERNELS, GPKernelParameters, ObservedAccuracies, RouteGP, thompson_sample
 from macro_routing.search.searcher import Candidate, Draw, Outcome, Proposal, Round, RoundSize, Score
@@ -243,22 +238,18 @@ class GuidedSearch(PolicySearcherBase):
 
     @cached_property
     def _single_moves(self) -> list[tuple[Route, Program]]:
-        """Every route with one move other than forward, and its program; single adds are too many."""
-        moves = list_edits_of_standard_pass_without_adds(self.space)
-        programs = programs_from_edits(self.space, ([move] for move in moves))
-        return [(program.to_route(self.space.layers), program) for program in programs]
+        """Always in the pool; single adds are too many."""
+        return list_single_moves(self.space)
 
     def _propose_programs(self, policy: MarkovPolicy, count: int, rng: np.random.Generator) -> list[Program]:
         """The policy's most probable different routes and ``count`` samples, those with few edits."""
         decoded = [candidate.program for candidate in decode_top_routes(policy, _N_DECODED) if candidate.program]
         sampled = (policy.sample_actions(rng) for _ in range(count))
+        kept = (actions for actions in sampled if count_edits(self.space, actions) <= _MAX_EDITS)
         return [
             *(program for program in decoded if len(extract_program_edits(self.space, program)) <= _MAX_EDITS),
-            *(self.space.program_from_actions(actions) for actions in sampled if self._has_few_edits(actions)),
+            *map(self.space.program_from_actions, kept),
         ]
-
-    def _has_few_edits(self, actions: Sequence[int]) -> bool:
-        return len(actions) - actions.count(self.space.forward_action) <= _MAX_EDITS
 
     def _choose_first_routes(
         self, state: GuidedState, pool: dict[Route, Program | None], rng: np.random.Generator

@@ -35,6 +35,13 @@ def list_edits_of_standard_pass_without_adds(space: RouteSpace) -> list[ProgramE
     return [edit for edit in list_edits_of_standard_pass(space) if edit.action < space.move_action_count]
 
 
+def list_single_moves(space: RouteSpace) -> list[tuple[Route, Program]]:
+    """Every route with one move other than forward, and its program."""
+    moves = list_edits_of_standard_pass_without_adds(space)
+    programs = programs_from_edits(space, ([move] for move in moves))
+    return [(program.to_route(space.layers), program) for program in programs]
+
+
 def program_from_edits(space: RouteSpace, edits: Sequence[ProgramEdit]) -> Program | None:
     """The program that takes ``edits`` in turn, each when its layer is next reached by moving forward.
 
@@ -65,6 +72,11 @@ def extract_program_edits(space: RouteSpace, program: Program) -> list[ProgramEd
     """The edits in the order in which a program takes them: its actions other than moving forward and rejoining."""
     before_rejoin = space.list_program_actions_with_positions(program)[:-1]
     return [ProgramEdit(position.layer, action) for position, action in before_rejoin if action != space.forward_action]
+
+
+def count_edits(space: RouteSpace, actions: Sequence[int]) -> int:
+    """How many edits a program's actions before rejoining are."""
+    return len(actions) - actions.count(space.forward_action)
 
 
 def mutate_routes(space: RouteSpace, incumbents: Sequence[Route], promising: Sequence[Route]) -> list[Program]:
