@@ -52,10 +52,10 @@ def run_script(path, *arguments, cwd=None, status=0):
     return done
 
 
-def run_elsewhere(python, libraries, environment, *arguments, status=0):
+def run_elsewhere(python, libraries, environment, *arguments, status=0, fresh=False):
     """Run ``macro`` in another environment's Python, forked from one that has loaded ``libraries`` there."""
     command = [str(python), *PROGRAM[1:], *map(str, arguments)]
-    if CAN_FORK:
+    if CAN_FORK and not fresh:
         warm = _warm_python(str(python), tuple(libraries), tuple(environment.items()))
         done = _forked(warm, command, {"arguments": command[len(PROGRAM) :], "script": None}, None, None)
     else:

@@ -17,7 +17,7 @@ from tests.cli.runner import ENVIRONMENT, run, run_elsewhere
 from tests.models.tiny import LAYERS, tiny_folder
 
 ROOT = Path(__file__).parents[2]
-LIBRARIES = ("torch", "transformers.models.llama.modeling_llama", "lm_eval.evaluator", "lm_eval.models.huggingface")
+LIBRARIES = ("torch", "transformers.models.llama.modeling_llama", "lm_eval.models.huggingface", "few_harness_tasks")
 ROUTE = parse_route("L0-L3 L1(+h-2) RJ", LAYERS)
 MIXTURE = parse_mixture("1.7 [L0 RJ] - 0.5 [L0-L3 L1(+h-2) RJ] - 0.2 [L0 L2 RJ]", LAYERS)
 ITEMS = [
@@ -120,14 +120,17 @@ def write(mixed, prompt, new_tokens):
     return ids[0, prompt.shape[1] :].tolist()
 
 
-def harness(python, place, out, *more, route, status=0, dtype="float32", task="tiny_choices", batch="1"):
+def harness(python, place, out, *more, route, status=0, dtype="float32", task="tiny_choices", batch="1", fresh=False):
+    """A ``fresh`` one indexes all task files of the harness, too."""
     arguments = [
         *("lm-eval", "run", "--model", "macro", "--device", "cpu", "--batch_size", batch),
         *("--model_args", f"pretrained={place / 'model'},route={route},dtype={dtype}{''.join(more)}"),
         *("--tasks", task, "--include_path", place / "tasks", "--output_path", out, "--log_samples"),
     ]
-    environment = {**ENVIRONMENT, "HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(place / "hub")}
-    return run_elsewhere(python, LIBRARIES, environment, *arguments, status=status)
+    offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(place / "hub")}
+    # Arrow's allocator would start a thread when it is imported, and what is forked must have one thread.
+    environment = {**ENVIRONMENT, **offline, "JE_ARROW_MALLOC_CONF": "background_thread:false"}
+    return run_elsewhere(python, LIBRARIES, environment, *arguments, status=status, fresh=fresh)
 
 
 def written(out, task="tiny_choices"):
@@ -160,7 +163,8 @@ def expected(place, route):
 @pytest.mark.parametrize("given", ["file", "text", "standard"])
 def test_the_harness_scores_the_routed_model_and_records_its_route(python, place, tmp_path, given):
     route = ROUTE if given != "standard" else parse_route("L0 RJ", LAYERS)
-    harness(python, place, tmp_path, route=place / "route.json" if given == "file" else route)
+    place_or_text = place / "route.json" if given == "file" else route
+    harness(python, place, tmp_path, route=place_or_text, fresh=given == "file")
     results, answers = written(tmp_path)
     torch.testing.assert_close(scores(answers), torch.tensor(expected(place, route)), rtol=0, atol=1e-4)
     assert results["config"]["macro_route"] == str(route)
