@@ -188,11 +188,17 @@ def test_a_bad_route_is_rejected_by_the_engine(name, reason, answers):
     assert reason in answers["refused", name]["refusal"]
 
 
+@pytest.fixture(scope="module")
+def server_cache(tmp_path_factory):
+    """What servers keep for later ones: a description of every model class; they compile nothing."""
+    return tmp_path_factory.mktemp("servers")
+
+
 @pytest.mark.parametrize("route", SERVED)
-def test_a_stock_client_gets_the_routed_text_several_requests_at_once(route, tmp_path):
+def test_a_stock_client_gets_the_routed_text_several_requests_at_once(route, server_cache):
     command = [vllm_python(), "-m", "macro_routing.cli.main", "serve", route, "--model", "smollm2-135m"]
     command += ["--engine", "vllm"]
-    with serving(command, ["--", "--enforce-eager", "--max-model-len", "512"], vllm_settings(tmp_path)) as url:
+    with serving(command, ["--", "--enforce-eager", "--max-model-len", "512"], vllm_settings(server_cache)) as url:
         written = ask_all(url, "smollm2-135m", QUESTIONS)
     assert written == routed_texts(route)
 
