@@ -107,15 +107,16 @@ def _time_one_repeat(model: Any, prompts: list[Tokens]) -> _Turn:
     on_gpu = model.device.type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats(model.device)
-    seconds = _time_generation(model, prompts, 1), _time_generation(model, prompts, 1 + TOKENS)
+    begun: list[float] = []  # of every forward pass: the token before has been looked at, so the device has finished it
+    handle = model.register_forward_pre_hook(lambda *_: begun.append(time.perf_counter()))
+    try:
+        generate_greedy(model, prompts, _NO_END, 1 + TOKENS)
+    finally:
+        handle.remove()
+    whole = time.perf_counter() - begun[0]
+    first = sum(begun[index + 1] - begun[index] for index in range(0, len(begun), 1 + TOKENS))  # of every batch
     peak = int(torch.cuda.max_memory_allocated(model.device)) if on_gpu else None
-    return *seconds, peak
-
-
-def _time_generation(model: Any, prompts: list[Tokens], budget: int) -> float:
-    started = time.perf_counter()
-    generate_greedy(model, prompts, _NO_END, budget)  # tokens come back as numbers, so the device has finished
-    return time.perf_counter() - started
+    return first, whole, peak
 
 
 def _take_fastest_timing(turns: Sequence[_Turn]) -> dict[str, Any]:
