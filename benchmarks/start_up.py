@@ -1,12 +1,13 @@
-"""What a newcomer waits for, beside an earlier checkout: set-up, GGUF files, commands, the demo.
+"""What a newcomer waits for, beside an earlier checkout: set-up, GGUF files, commands, the demo, the tests.
 
 python -m benchmarks.start_up EARLIER --commands --set-up --write docs/data/start_up.json
 python -m benchmarks.start_up EARLIER --gguf FILE --write docs/data/gguf_import.json
 python -m benchmarks.start_up EARLIER --demo --write docs/data/demo_time.json
+python -m benchmarks.start_up EARLIER --tests test --tests test-engines --write docs/data/test_times.json
 
 Processor time is given beside wall time, which other processes change. Commands are repeated; the fastest counts. The
 demo begins with a converted model and an empty score store, once. Of the help pages of all commands the table has the
-slowest; the record has all of them.
+slowest; the record has all of them. Tests run once in each checkout, after its environments are made; all must pass.
 """
 
 import argparse
@@ -48,6 +49,12 @@ def list_paths(group, path=()):
             yield from list_paths(command, (*path, name))
 print(json.dumps([*list_paths(typer.main.get_command(make_cli_app()))]))
 """
+TEST_ENVIRONMENTS = {
+    "test-core": [".venv-core/.ready"],
+    "test": [".venv/.ready"],
+    "test-engines": ["vllm-env", "lm-eval-env", ".venv-transformers4/.ready", ".venv-site/.ready"],
+}
+"""What a target of the Makefile installs before its tests begin."""
 CONVERT = "import sys; from macro_routing.models.catalog import fetch_model_folder; fetch_model_folder(sys.argv[1])"
 
 
@@ -104,6 +111,12 @@ def time_set_up(checkout: Path, target: str) -> tuple[float, float]:
         return time_command(["make", "--silent", target], copy)
 
 
+def time_tests(checkout: Path, target: str) -> tuple[float, float]:
+    """Time of ``make TARGET`` where everything is installed."""
+    time_command(["make", "--silent", *TEST_ENVIRONMENTS[target]], checkout)
+    return time_command(["make", "--silent", target], checkout)
+
+
 def measure(
     case: str, before: Callable[[], tuple[float, float]], now: Callable[[], tuple[float, float]]
 ) -> dict[str, Any]:
@@ -134,8 +147,12 @@ def measure_commands(earlier: Path, pages: list[dict[str, Any]]) -> Iterator[dic
     yield {**slowest, "case": f"slowest help of {len(pages)} commands, {slowest['case']}"}
 
 
-def measure_others(earlier: Path, files: list[Path], *, set_up: bool, demo: bool) -> Iterator[dict[str, Any]]:
+def measure_others(
+    earlier: Path, files: list[Path], tests: list[str], *, set_up: bool, demo: bool
+) -> Iterator[dict[str, Any]]:
     """The other rows that were asked for."""
+    for target in tests:
+        yield measure(f"`make {target}`", partial(time_tests, earlier, target), partial(time_tests, ROOT, target))
     for file in files:
         yield measure(file.name, partial(time_conversion, earlier, file), partial(time_conversion, ROOT, file))
     if demo:
@@ -155,6 +172,7 @@ def main() -> None:
     parser.add_argument("--gguf", type=Path, action="append", default=[])
     parser.add_argument("--set-up", action="store_true")
     parser.add_argument("--demo", action="store_true")
+    parser.add_argument("--tests", choices=TEST_ENVIRONMENTS, action="append", default=[])
     parser.add_argument("--write", type=Path, required=True)
     arguments = parser.parse_args()
     git = ["git", "-C", str(arguments.earlier), "rev-parse", "--short", "HEAD"]
@@ -164,9 +182,9 @@ def main() -> None:
     earlier_checkout = arguments.earlier.resolve()
     pages = measure_help_pages(earlier_checkout) if arguments.commands else []
     rows = list(measure_commands(earlier_checkout, pages)) if pages else []
-    rows += measure_others(earlier_checkout, files, set_up=arguments.set_up, demo=arguments.demo)
+    rows += measure_others(earlier_checkout, files, arguments.tests, set_up=arguments.set_up, demo=arguments.demo)
     flags = [f"--{name.replace('_', '-')}" for name, is_asked in parts.items() if is_asked]
-    asked = " ".join([*flags, *["--gguf FILE"] * len(files)])
+    asked = " ".join([*flags, *["--gguf FILE"] * len(files), *(f"--tests {name}" for name in arguments.tests)])
     write_record(
         arguments.write,
         command=f"python -m benchmarks.start_up EARLIER {asked} --write docs/data/{arguments.write.name}",
