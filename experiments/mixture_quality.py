@@ -145,7 +145,7 @@ def run_or_resume(config: Any, folder: Path, frozen: Any, store: Path) -> Any:
     from macro_routing.runs.folder import RUN, RunFolder
     from macro_routing.runs.prepare import resume_run, run_search
 
-    if folder.exists():
+    if (folder / RUN).is_file():
         begun_with = RunFolder.open(folder).read_json(RUN)["config"]["given"]
         if begun_with != json.loads(json.dumps(config.to_toml_tables())):
             raise RunError(f"{folder} is a run with other settings; move it away")

@@ -78,7 +78,7 @@ def run_missing(model: str, runs: Path, data_dir: Path | None, minutes: float) -
         if time.monotonic() > end:
             return
         store = runs / "scores.sqlite"
-        if folder.exists():
+        if (folder / "run.json").is_file():
             result = resume_run(folder, frozen=frozen, store=store)
         else:
             data = {"data_dir": str(data_dir)} if data_dir else {}

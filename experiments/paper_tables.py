@@ -89,7 +89,13 @@ def keep_finished_runs(session: PaperSession, kept: Path) -> int:
     """Keep the runs of all main tables that have finished; how many that were."""
     folders = [StudyFolder(session.out / item.name) for item in session.config.items if item.study == MAIN_TABLE]
     places = [folder.run_folder("any").parent for folder in folders]
-    return sum(record_runs(place, kept) for place in places if place.is_dir())
+    added = 0
+    for place in places:
+        try:
+            added += record_runs(place, kept) if place.is_dir() else 0
+        except SystemExit as refusal:  # the tables are made all the same
+            print(refusal)
+    return added
 
 
 def run_all_slots(arguments: argparse.Namespace, words: Sequence[str]) -> None:
@@ -144,9 +150,9 @@ def _write_item(item: PaperItem, path: Path, names: dict[Any, str], kept: Path, 
         cell: [run for run in read_recorded_runs(name, kept) if run.method in methods and run.seed in item.seeds]
         for cell, name in names.items()
     }
-    runs = {cell: of_cell for cell, of_cell in found.items() if of_cell}
     leading = find_first_searching_method(methods)
-    if not any(run.method == leading for of_cell in runs.values() for run in of_cell):
+    runs = {cell: of_cell for cell, of_cell in found.items() if any(run.method == leading for run in of_cell)}
+    if not runs:
         print(f"{item.name}: nothing is kept")
         return
     records = [record for cell in runs for record in read_records(names[cell], kept) if record["method"] in methods]

@@ -19,6 +19,7 @@ from typing import Any
 from benchmarks.record import ROOT, current_commit, describe_run_hardware
 from macro_routing.files import write_atomically
 from macro_routing.runs import folder as files
+from macro_routing.runs.compare_methods import has_published_sizes
 from macro_routing.runs.comparison_results import MethodRun, read_method_runs
 from macro_routing.runs.methods import METHODS
 from macro_routing.runs.result import STANDARD, RunResult
@@ -162,9 +163,18 @@ def record_runs(runs: Path, kept: Path = RECORDED_RUNS) -> int:
 
 
 def _check_same_settings(records: Sequence[RunRecord], folder: Path) -> None:
-    """Refuse to put runs of another model, task or budget into a line of the table."""
-    found = {json.dumps([record["model"], record["settings"]], sort_keys=True) for record in records}
-    if len(found) > 1:
+    """Refuse to put runs of another model, task or budget into a line of the table.
+
+    Routers have sizes of their own under preset ``paper``, not the budget of the others.
+    """
+    found = {json.dumps([record["model"], {**record["settings"], "budget": ""}], sort_keys=True) for record in records}
+    budgets = {
+        record["settings"]["budget"]
+        for record in records
+        if not has_published_sizes(record["settings"]["preset"], record["method"])
+    }
+    if len(found) > 1 or len(budgets) > 1:
+        found = {json.dumps([record["model"], record["settings"]], sort_keys=True) for record in records}
         sys.exit(f"{folder} was run with another model or other settings than what is kept under its name: {found}")
 
 

@@ -3,11 +3,12 @@
 import dataclasses
 import json
 from itertools import product
+from pathlib import Path
 
 import pytest
 
 from benchmarks.record import ROOT
-from experiments import half_budget, method_comparison, search_quality
+from experiments import half_budget, method_comparison, recorded_runs, search_quality
 from experiments.recorded_runs import (
     RECORDED_RUNS,
     is_recorded,
@@ -74,6 +75,17 @@ def test_runs_of_something_else_are_refused(runs, tmp_path):
     (tmp_path / "small.jsonl").write_text(changed[0] + "\n")
     with pytest.raises(SystemExit, match="another model or other settings"):
         record_runs(runs, tmp_path)
+
+
+def test_routers_with_their_published_sizes_are_kept_beside_other_methods():
+    def make_record(method, budget, preset="paper"):
+        return {"method": method, "model": "m", "settings": {"task": "t", "preset": preset, "budget": budget}}
+
+    place = Path("place")
+    recorded_runs._check_same_settings([make_record("macro", 38000), make_record("drllm", None)], place)
+    for other in (make_record("guided", None), make_record("drllm", None, "default")):
+        with pytest.raises(SystemExit, match="another model or other settings"):
+            recorded_runs._check_same_settings([make_record("macro", 38000), other], place)
 
 
 @pytest.mark.parametrize("damage", [lambda text: text[:-9], lambda text: text + "\n\n", lambda text: text * 2])

@@ -109,7 +109,11 @@ def test_an_interrupted_run_ends_as_one_that_was_not(frozen, tmp_path):
     known = {"frozen": frozen, "task": small_task(), "store": tmp_path / "other.sqlite"}
     with pytest.raises(KeyboardInterrupt):
         run_search(config, tmp_path / "part", listener=Stop(), **known)
+    report = tmp_path / "part" / "rounds" / "001.json"
+    report.write_text(json.dumps({**json.loads(report.read_text()), "seconds": 7200.0}))
     found = resume_run(tmp_path / "part", frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
+    # Labels are read from the store in a moment; what they took stays.
+    assert json.loads(report.read_text())["seconds"] == 7200
     assert found.variants == whole.variants
     read = [json.loads((tmp_path / name / "answers.json").read_text())["decided"] for name in ("whole", "part")]
     assert read[0] == read[1]

@@ -458,6 +458,39 @@ def test_a_store_that_is_removed_during_a_run_is_told(frozen, tmp_path):
     assert [text for text in told if "was removed during the run; its scores are lost, the run is not" in text]
 
 
+def test_an_interrupted_round_counts_with_all_its_time(frozen, tmp_path):
+    class Stop(Listener):
+        def on_outcomes(self, count):  # noqa: ARG002
+            raise KeyboardInterrupt
+
+    place = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        _run(frozen, place, listener=Stop())
+    saved = json.loads((place / files.INTERRUPTED).read_text())
+    assert saved["round"] == 1
+    assert saved["seconds"] > 0
+    (place / files.INTERRUPTED).write_text(json.dumps({"round": 1, "seconds": 3000.0}))
+    resume_run(place, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
+    seconds = [json.loads(path.read_text())["seconds"] for path in sorted(place.glob("rounds/*.json"))]
+    assert 3000 < seconds[0] < 3060
+    assert max(seconds[1:]) < 60
+    assert not (place / files.INTERRUPTED).exists()
+
+
+def test_the_minutes_of_a_search_go_on_where_it_is_resumed(frozen, tmp_path):
+    class Stop(Listener):
+        def on_round(self, report):  # noqa: ARG002
+            raise KeyboardInterrupt
+
+    place = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        _run(frozen, place, CONFIG.with_changes(max_minutes=50), listener=Stop())
+    (report,) = place.glob("rounds/*.json")
+    report.write_text(json.dumps({**json.loads(report.read_text()), "seconds": 3000.0}))
+    resume_run(place, frozen=frozen, task=small_task(), store=tmp_path / "s.sqlite")
+    assert json.loads((place / files.ENDED).read_text()) == {"reason": "max_minutes", "rounds": 1}
+
+
 def test_time_that_is_up_still_ends_in_a_choice(frozen, tmp_path):
     result = _run(frozen, tmp_path / "run", CONFIG.with_changes(max_minutes=1e-4))
     assert json.loads((tmp_path / "run" / files.ENDED).read_text())["reason"] == "max_minutes"

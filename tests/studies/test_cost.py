@@ -3,11 +3,13 @@
 import numpy as np
 
 from macro_routing.report.formatting import format_points
+from macro_routing.routes import Route
+from macro_routing.studies.context import RouteWithSearchedTask
 from macro_routing.studies.cost import run_route_cost_study
 from macro_routing.studies.settings import (
     CostStudySettings,
 )
-from tests.studies.contexts import check_written_files, small_context
+from tests.studies.contexts import SMALL, check_written_files, small_context
 
 
 def test_cost(tmp_path, frozen, subject):
@@ -23,3 +25,11 @@ def test_cost(tmp_path, frozen, subject):
     step = np.mean([found.table.rows[1]["equal_overhead"], routed["equal_overhead"]])
     assert f"{format_points(step)} % time per step" in found.headline
     check_written_files(context, found)
+
+
+def test_the_standard_pass_takes_no_longer_than_itself(tmp_path, frozen):
+    """It is measured once; the mean over benchmarks counts it."""
+    context = small_context(tmp_path, frozen)
+    subject = RouteWithSearchedTask(Route.standard(frozen.layers), SMALL, 1)
+    found = run_route_cost_study(context, subject, CostStudySettings(("small",), items=6, repeats=1))
+    assert found.table.rows[1]["equal_overhead"] == 0

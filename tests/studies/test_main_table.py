@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,6 +12,7 @@ from macro_routing.errors import RunError, SettingsError
 from macro_routing.runs.comparison_results import read_method_runs, write_budget_curve
 from macro_routing.runs.result import SELECTED, STANDARD, TOP_1, TOP_1_ANCHORED
 from macro_routing.studies.main_table import (
+    _summarize_best_method,
     check_model_names_unique,
     describe_test_sets,
     find_first_searching_method,
@@ -19,6 +21,7 @@ from macro_routing.studies.main_table import (
     run_main_table,
     summarize_methods_by_model,
 )
+from macro_routing.studies.search_time import make_search_time_table, summarize_search_times
 from macro_routing.studies.settings import (
     MainTableSettings,
 )
@@ -73,6 +76,12 @@ def test_a_variant_that_a_task_has_not_is_an_empty_cell(tmp_path, frozen):
     assert (row["accuracy"]["written"], row["average"], row["p_holm"]) == (None, None, None)
     gathered = make_main_tables(arms, SELECTED["macro"])
     assert "3 averages" in gathered.headline
+    assert all(row["hours"] > 0 for row in summarize_search_times(arms))
+    kept = {cell: [dataclasses.replace(arm, selection_seconds=math.nan) for arm in of] for cell, of in arms.items()}
+    times = summarize_search_times(kept)
+    assert {row["hours"] for row in times} == {None}
+    assert "not recorded" in make_search_time_table(times, "").columns[3].format_cell(times[0])
+    assert _summarize_best_method([{"kind": "route", "difference": None}]).startswith("No method was run on all tasks")
     check_written_files(context, gathered)
     assert next(one for one in load_main_table_study_rows(context.folder.path) if one["method"] == TOP_1)[
         "accuracy"

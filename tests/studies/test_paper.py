@@ -1,5 +1,6 @@
 """The paper from one configuration, on a tiny model and two tiny tasks: parts, merging, what cannot be run."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -162,7 +163,16 @@ def test_stopped_and_gone_on(place, tmp_path):
     assert again.run_units(units)
     assert again.is_finished(units[0])
     # Tables are of what is there; nothing else was begun.
+    (tmp_path / "out" / "one-route").mkdir()  # an item that was begun and has nothing yet
+    again.config = dataclasses.replace(
+        again.config,
+        items=tuple(
+            dataclasses.replace(item, routes_of=("main-table", "one-route")) if item.study == "composition" else item
+            for item in again.config.items
+        ),
+    )
     assert again.gather().headline == "1 of 10 units are done."
+    assert (tmp_path / "out" / "composition" / "table.md").is_file()
     assert (tmp_path / "out" / "main-table" / "table.md").is_file()
 
 

@@ -155,12 +155,12 @@ def make_method_configs(
     macro = prepare_run(make_run_config_of_method(MACRO, seeds[0]), **known)
     budget = macro.searcher.max_evaluations()
     return [
-        config if _has_published_sizes(config.preset, config.method) else config.with_changes(budget=budget)
+        config if has_published_sizes(config.preset, config.method) else config.with_changes(budget=budget)
         for config in configs
     ]
 
 
-def _has_published_sizes(preset: str, method: str) -> bool:
+def has_published_sizes(preset: str, method: str) -> bool:
     """Whether a method that is given no budget has its own of the paper, not MACRO's."""
     return preset == PAPER and METHODS[method].kind == ROUTER
 
@@ -188,7 +188,7 @@ def _check_earlier_runs_comparable(folder: Path, configs: Sequence[RunConfig], f
     """
     tables = {config.method: json.loads(json.dumps(config.to_toml_tables())) for config in configs}
     now = tables[configs[0].method]
-    budgets = {config.budget for config in configs if not _has_published_sizes(config.preset, config.method)}
+    budgets = {config.budget for config in configs if not has_published_sizes(config.preset, config.method)}
     for path in sorted(folder.glob(f"*-*/{RUN}")):
         run = RunFolder.open(path.parent)
         with run.explain_damaged_files(RUN):
@@ -197,7 +197,7 @@ def _check_earlier_runs_comparable(folder: Path, configs: Sequence[RunConfig], f
         if weights != frozen.weights_id:
             raise RunError(f"{path.parent} was run with other weights; compare into another folder")
         changed = [name for name in _SHARED_SETTINGS if before.get(name) != now[name]]
-        if budgets and before["budget"] not in budgets and not _has_published_sizes(now["preset"], before["method"]):
+        if budgets and before["budget"] not in budgets and not has_published_sizes(now["preset"], before["method"]):
             changed.append("budget")
         if same_method := tables.get(before["method"]):
             changed += [name for name in _METHOD_SETTINGS if before.get(name) != same_method[name]]

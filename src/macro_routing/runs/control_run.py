@@ -5,7 +5,6 @@ A control's result is a route or a mixture like any other, but for contrastive d
 
 import dataclasses
 import math
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,11 +65,12 @@ class ControlRun(RouteRun):
 
     def _find_mixture(self, folder: RunFolder) -> FinalSelection:
         self.listener.on_stage("search", self.searcher.max_evaluations())
-        start, examples = time.perf_counter(), self.training_examples
-        evaluations = self.progress_reporting_evaluator.evaluate(self.searcher.sources, examples)
-        route = find_control_mixture(self.searcher.control, evaluations, lambda: self.label_choices(examples))
-        evaluations |= self.progress_reporting_evaluator.evaluate([route], examples)
-        self.save_only_round(folder, list(evaluations.values()), time.perf_counter() - start)
+        examples = self.training_examples
+        with folder.time_round(1) as get_seconds:
+            evaluations = self.progress_reporting_evaluator.evaluate(self.searcher.sources, examples)
+            route = find_control_mixture(self.searcher.control, evaluations, lambda: self.label_choices(examples))
+            evaluations |= self.progress_reporting_evaluator.evaluate([route], examples)
+            self.save_only_round(folder, list(evaluations.values()), get_seconds())
         self.listener.on_stage("validation", len(self.splits.validation))
         validated = self.progress_reporting_evaluator.evaluate([route], self.splits.validation)
         choice = select_without_decision(route, validated)
@@ -78,7 +78,9 @@ class ControlRun(RouteRun):
         return choice
 
     def save_only_round(self, folder: RunFolder, evaluations: Sequence[RouteEvaluation], seconds: float) -> None:
-        """Keep all scores, those of the standard pass first, as the run's only round."""
+        """Keep all scores, those of the standard pass first, as the run's only round, unless it is kept already."""
+        if folder.read_round_reports():
+            return
         scores, n = [evaluation.score for evaluation in evaluations], len(self.searcher.searched_examples)
         low, high = wilson_interval(scores[0].accuracy, n)
         accuracies = sorted(score.accuracy for score in scores)
@@ -121,11 +123,12 @@ class ContrastiveRun(ControlRun):
 
     def search_and_test(self, folder: RunFolder) -> RunResult:
         """Fit the weights of both models on training examples, and test their sum."""
-        start, examples = time.perf_counter(), self.training_examples
-        amateur = self._load_amateur_evaluator()
-        self.listener.on_stage("search", self.searcher.max_evaluations())
-        trained = self._evaluate_both(amateur, examples)
-        self.save_only_round(folder, trained, time.perf_counter() - start)
+        examples = self.training_examples
+        with folder.time_round(1) as get_seconds:
+            amateur = self._load_amateur_evaluator()
+            self.listener.on_stage("search", self.searcher.max_evaluations())
+            trained = self._evaluate_both(amateur, examples)
+            self.save_only_round(folder, trained, get_seconds())
         self.listener.on_stage("test", 2 * len(self.splits.test))
         tested = self._evaluate_both(amateur, self.splits.test)
         labels = self.label_choices(examples)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,6 +41,8 @@ RUN, ENDED, CANDIDATES, ANSWERS, RESULT, ROUTE, COST, REPORT, MANIFEST = (
 _WRONG_SHAPE = (KeyError, TypeError, AttributeError, ValueError, IndexError, OverflowError, OSError)
 """What reading contents of another shape raises."""
 LOG = "log.txt"
+INTERRUPTED = "interrupted.json"
+"""The seconds of an unfinished round; no finished run has it."""
 ORACLE_COUNTS, ROUTERS = "oracle.json", "routers"
 """What an oracle found, in counts; the folder of trained routers. Runs whose result is a route have neither."""
 
@@ -204,6 +206,31 @@ class RunFolder:
         state = self.load_last_state()
         names = [f"rounds/{number:03}.json" for number in range(1, state.rounds + 1)] if state else []
         return [use_current_names(self.read_json(name)) for name in names if self.has_file(name)]
+
+    @contextmanager
+    def time_round(self, number: int) -> Iterator[Callable[[], float]]:
+        """What gives the seconds of a round so far, those before an interruption included."""
+        earlier = self.read_interrupted_seconds(number)
+        start = time.perf_counter()
+
+        def get_seconds() -> float:
+            return earlier + time.perf_counter() - start
+
+        try:
+            yield get_seconds
+        except BaseException:
+            with suppress(MacroError, OSError):
+                self.write_json(INTERRUPTED, {"round": number, "seconds": get_seconds()})
+            raise
+        (self.path / INTERRUPTED).unlink(missing_ok=True)
+
+    def read_interrupted_seconds(self, number: int) -> float:
+        """Seconds of a round that was begun and interrupted."""
+        try:
+            saved = self.read_json(INTERRUPTED)
+            return float(saved["seconds"]) if saved["round"] == number else 0.0
+        except (RunError, *_WRONG_SHAPE):
+            return 0.0
 
     def write_manifest(self) -> None:
         """Write the manifest: the run is complete."""

@@ -6,7 +6,6 @@ so a run that was stopped does the same again, and finds what was scored already
 
 import dataclasses
 import statistics
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -55,7 +54,6 @@ class PerExampleRun(PreparedRun):
         """Every example's search at its end, and what that took as the run's only round."""
         self.listener.on_stage("search", self.searcher.max_evaluations())
         evaluator = self.progress_reporting_evaluator
-        start = time.perf_counter()
         seen: list[RouteOutcome] = []
 
         def score_pairs(asked: list[tuple[int, Route]]) -> list[float]:
@@ -65,10 +63,13 @@ class PerExampleRun(PreparedRun):
             # A route that cannot be run neither answers correctly nor wrongly: no tree ends with it.
             return [0.0 if isinstance(outcome, ScoringFailure) else float(outcome.correct) for outcome in outcomes]
 
-        searches = self.searcher.run_searches(score_pairs)
-        report = self._make_round_report(searches, seen, time.perf_counter() - start)
-        state = SearchState(self.searcher.identity, rounds=1, draws=_list_most_tried_routes(seen))
-        folder.save_round(state, dataclasses.asdict(report))
+        if folder.read_round_reports():  # resumed after the searches: their answers are in the store
+            return self.searcher.run_searches(score_pairs)
+        with folder.time_round(1) as get_seconds:
+            searches = self.searcher.run_searches(score_pairs)
+            report = self._make_round_report(searches, seen, get_seconds())
+            state = SearchState(self.searcher.identity, rounds=1, draws=_list_most_tried_routes(seen))
+            folder.save_round(state, dataclasses.asdict(report))
         self.listener.on_round(report)
         return searches
 

@@ -24,7 +24,7 @@ from macro_routing.routes.mixture import RouteOrMixture, to_mixture
 from macro_routing.tasks.task import Example
 
 FORMAT = "macro-cost/1"
-PROMPTS, TOKENS, MIN_TURNS, MAX_TURNS = 4, 8, 3, 20
+PROMPTS, TOKENS, MIN_TURNS, MAX_TURNS = 4, 4, 3, 20
 MAX_SECONDS = 20.0
 """No further turn is begun after these, but ``MIN_TURNS`` are always made: fewer say too little of their noise."""
 USEFUL_NOISE = 0.05

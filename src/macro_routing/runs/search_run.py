@@ -78,18 +78,20 @@ class SearchRun(RouteRun):
         reserved = self.plan.max_evaluations - self.searcher.max_evaluations()
         # The finalists meet what was held back even when time is up.
         reserved += (self.searcher.max_candidates - self.max_mixtures) * len(self.holdout)
-        deadline = _Deadline(self.config.max_minutes, reserved)
+        used = sum(report.get("seconds", 0.0) for report in folder.read_round_reports())
+        used += folder.read_interrupted_seconds(state.rounds + 1)
+        deadline = _Deadline(self.config.max_minutes, reserved, used)
         while not folder.has_file(files.ENDED) and (asked := self.searcher.ask(state)) is not None:
-            start = time.perf_counter()
-            try:
-                raced, standard = self._score_round(asked, deadline)
-            except _DeadlineReached:
-                folder.write_json(files.ENDED, {"reason": "max_minutes", "rounds": state.rounds})
-                self.listener.on_message(f"time is up after {state.rounds} rounds; selecting among what was found")
-                break
-            state = self.searcher.tell(state, asked, raced.outcomes)
-            report = self._make_round_report(asked, raced, standard, time.perf_counter() - start)
-            folder.save_round(state, dataclasses.asdict(report))
+            with folder.time_round(state.rounds + 1) as get_seconds:
+                try:
+                    raced, standard = self._score_round(asked, deadline)
+                except _DeadlineReached:
+                    folder.write_json(files.ENDED, {"reason": "max_minutes", "rounds": state.rounds})
+                    self.listener.on_message(f"time is up after {state.rounds} rounds; selecting among what was found")
+                    break
+                state = self.searcher.tell(state, asked, raced.outcomes)
+                report = self._make_round_report(asked, raced, standard, get_seconds())
+                folder.save_round(state, dataclasses.asdict(report))
             self.listener.on_round(report)
         return state
 
@@ -241,10 +243,10 @@ class _DeadlineReached(Exception):  # noqa: N818 it is no error
 class _Deadline:
     """Ends a search in time: of its minutes enough are left to select and test."""
 
-    def __init__(self, minutes: float | None, reserved: int) -> None:
-        """``reserved`` evaluations will be needed after the search."""
+    def __init__(self, minutes: float | None, reserved: int, used: float) -> None:
+        """``reserved`` evaluations will be needed after the search; ``used`` seconds were before a resume."""
         self._start = time.monotonic()
-        self._seconds = None if minutes is None else 60 * minutes
+        self._seconds = None if minutes is None else 60 * minutes - used
         self._reserved = reserved
         self._done = 0
 

@@ -101,7 +101,10 @@ def time_routes(
             measured = _time_route_once(evaluator, route, examples)
             if repeat:  # what happens once (compilation, capture) is not timed
                 repeats_by_route[name].append(measured)
-    return {"repeats": repeats_by_route, "equal": measure_cost(evaluator, list(routes.values()), examples)}
+    return {
+        "repeats": repeats_by_route,
+        "equal": measure_cost(evaluator, list(dict.fromkeys(routes.values())), examples),
+    }
 
 
 def _time_route_once(evaluator: Evaluator, route: Route, examples: Sequence[Example]) -> dict[str, Any]:
@@ -152,6 +155,8 @@ def _make_timing_rows(task: str, route: Route, measured: Mapping[str, Any], item
     if all(equal):
         standard["equal_seconds"], routed["equal_seconds"] = equal[0], equal[-1]
         routed["equal_overhead"] = equal[-1] / equal[0] - 1
+    elif route.is_standard:
+        routed["equal_overhead"] = 0.0
     if standard["peak_bytes"]:
         routed["memory_overhead"] = routed["peak_bytes"] / standard["peak_bytes"] - 1
     return rows

@@ -243,6 +243,8 @@ def describe_test_sets(runs: RunsByTask) -> str:
 def _summarize_best_method(rows: Sequence[Row]) -> str:
     """The highest average; looked for among the results themselves, so it is likely to be lower the next time."""
     judged = [row for row in rows if row["kind"] != ORACLE and row["difference"] is not None]
+    if not judged:
+        return "No method was run on all tasks, so there is no average."
     best = max(judged, key=lambda row: row["difference"])
     if best["p_holm"] is None:  # all others are worse or are the standard pass, too
         return f"No average is above the standard pass's: {best['method']} on {best['model']} is the standard pass."

@@ -125,19 +125,20 @@ def _search_pooled_task(
     folder_path = context.folder.run_folder(f"{POOL}-{seed}")
     # The pool's own mode only counts tokens; every example is answered in its task's mode.
     config = context.make_run_config(TaskWithAnswerMode(POOL, DIRECT), seed)
-    if (folder_path / run_files.RUN).is_file():
+    is_begun = (folder_path / run_files.RUN).is_file()
+    if is_begun:
         check_same_settings(RunFolder.open(folder_path).read_json(run_files.RUN), config, folder_path)
+    known: dict[str, Any] = {"frozen": context.frozen_model, "listener": context.listener, "store": context.store}
+    run = with_multitask_evaluator(prepare_run(config, task=make_pooled_task(members, tested), **known), members)
+    if is_begun:
+        header = RunFolder.open(folder_path).read_json(run_files.RUN)
+        check_run_inputs_unchanged(header, run.make_run_json_contents(), folder_path)
         if RunFolder.open(folder_path).is_finished:
             return read_result(RunFolder.open(folder_path)).best_route
     context.raise_if_time_limit_passed()
-    known: dict[str, Any] = {"frozen": context.frozen_model, "listener": context.listener, "store": context.store}
-    run = with_multitask_evaluator(prepare_run(config, task=make_pooled_task(members, tested), **known), members)
-    is_begun = (folder_path / run_files.RUN).is_file()
     folder = RunFolder.open(folder_path) if is_begun else RunFolder.create(folder_path)
     with folder.lock():
-        if is_begun:
-            check_run_inputs_unchanged(folder.read_json(run_files.RUN), run.make_run_json_contents(), folder_path)
-        else:
+        if not is_begun:
             folder.write_json(run_files.RUN, run.make_run_json_contents())
         return run.run(folder).best_route
 

@@ -220,9 +220,12 @@ class PaperSession:
                 if item.study == MAIN_TABLE:
                     self._gather_main_table(item)
                 elif item.study == COMPOSITION:
-                    folders = [self.out / name for name in item.routes_of]
-                    if any(result for path in folders for result in path.rglob(f"{MACRO}-*/{run_files.RESULT}")):
-                        routes = find_finished_runs([path for path in folders if path.is_dir()], MACRO)
+                    results_of_runs = f"{MACRO}-*/{run_files.RESULT}"
+                    folders = [
+                        self.out / name for name in item.routes_of if any((self.out / name).rglob(results_of_runs))
+                    ]
+                    if folders:
+                        routes = find_finished_runs(folders, MACRO)
                         self._write(self.out / item.name, run_route_composition_study(routes))
                 elif results := [
                     self._read_unit_result(unit) for unit in list_units_of_item(item) if self.is_finished(unit)

@@ -1,5 +1,6 @@
 """How long each method searches and selects, beside what that is worth (the paper's headline)."""
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -32,14 +33,16 @@ def summarize_search_times(runs: Mapping[Any, Sequence[MethodRun]]) -> list[dict
 
 def _summarize_method_times(model: str, method: str, runs: Sequence[MethodRun]) -> dict[str, Any]:
     search = statistics.mean(run.seconds for run in runs)
-    selection = statistics.mean(run.selection_seconds for run in runs)
+    # Runs that were kept by earlier versions do not know the time of their selection.
+    times = [run.selection_seconds for run in runs]
+    selection = None if any(map(math.isnan, times)) else statistics.mean(times)
     return {
         "model": model,
         "method": METHODS[method].title,
         "runs": len(runs),
         "search_seconds": search,
         "selection_seconds": selection,
-        "hours": (search + selection) / 3600,
+        "hours": None if selection is None else (search + selection) / 3600,
         "accuracy": statistics.mean(run.result.variants[0].accuracy for run in runs),
         "difference": statistics.mean(run.result.comparison.difference for run in runs),
         "asked": statistics.mean(run.asked for run in runs),
@@ -52,8 +55,8 @@ def make_search_time_table(rows: Sequence[Mapping[str, Any]], sizes: str) -> Tab
         make_text_column("model", "model"),
         make_text_column("method", "method"),
         Column("search, s", lambda row: f"{row['search_seconds']:.0f}"),
-        Column("selection or training, s", lambda row: f"{row['selection_seconds']:.0f}"),
-        Column("hours", lambda row: f"{row['hours']:.3g}"),
+        Column("selection or training, s", lambda row: _format_if_known(row["selection_seconds"], ".0f")),
+        Column("hours", lambda row: _format_if_known(row["hours"], ".3g")),
         Column("evaluations", lambda row: f"{row['asked']:,.0f}"),
         percentage_column("correct, %", "accuracy"),
         number_column("difference, points", "difference", format_points),
@@ -68,8 +71,13 @@ def make_search_time_table(rows: Sequence[Mapping[str, Any]], sizes: str) -> Tab
     return Table("Search time beside accuracy", columns, rows, notes)
 
 
+def _format_if_known(value: float | None, template: str) -> str:
+    return "not recorded" if value is None else f"{value:{template}}"
+
+
 def draw_search_times(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Minutes of every method as one row, its accuracy in its name."""
+    """Minutes of every method as one row, its accuracy in its name; rows without known times are left out."""
+    rows = [row for row in rows if row["hours"] is not None]
     several = len({row["model"] for row in rows}) > 1
 
     def format_row_label(row: Mapping[str, Any]) -> str:
