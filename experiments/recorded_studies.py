@@ -29,7 +29,7 @@ _QUESTIONS = "examples"
 """A table that quotes questions of a dataset, which are not ours to publish."""
 TASKS = "counting:direct,gsm8k:direct,arithmetic:direct,category:likelihood,sequence:likelihood,sciq:likelihood"
 POOL, OUTSIDE = "counting:direct,category:likelihood,sequence:likelihood", "gsm8k:direct,sciq:likelihood"
-_SMALL = "--iterations 2 --draws 4 --elite 2 --training 12 --validation 8 --test 8"
+_SMALL = "--iterations 2 --draws 3 --elite 2 --training 8 --validation 4 --test 4"
 _SMALL_TASKS = "category:likelihood,sequence:likelihood"
 _SMALL_ROUTE = "'L0-L4 L7(+h-2) L8-L21 L20 RJ'"
 """A tiny search may well find nothing; the demo's route on SmolLM2-135M."""
@@ -102,13 +102,13 @@ def list_small_studies() -> list[Study]:
     return [
         published_study(),
         Study("transfer", f"transfer --tasks {_SMALL_TASKS} {_SMALL}"),
-        Study("logit-lens", f"logit-lens {_SMALL_ROUTE} --test 8"),
+        Study("logit-lens", f"logit-lens {_SMALL_ROUTE} --test 4"),
         Study("cost", f"cost {_SMALL_ROUTE} --tasks category:likelihood --items 4 --repeats 2"),
-        Study("explain", f"explain {_SMALL_ROUTE} --test 12"),
+        Study("explain", f"explain {_SMALL_ROUTE} --test 6"),
         Study(
-            "side-effects", f"side-effects {_SMALL_ROUTE} --tasks {_SMALL_TASKS} --test 8 --text LICENSE --windows 2"
+            "side-effects", f"side-effects {_SMALL_ROUTE} --tasks {_SMALL_TASKS} --test 4 --text LICENSE --windows 2"
         ),
-        Study("depth-tradeoff", f"depth-tradeoff {RUN} --test 8", searches=False),
+        Study("depth-tradeoff", f"depth-tradeoff {RUN} --test 4", searches=False),
         Study("ablation", f"ablation --tasks category:likelihood --seeds 1 {_SMALL}"),
         Study("one-route", f"one-route --tasks {_SMALL_TASKS} --out-of-domain arithmetic --answer-budget 4 {_SMALL}"),
         Study("sweep-elite", f"sweep --setting elite --values 1 --tasks category:likelihood --seeds 1 {_SMALL}"),

@@ -18,6 +18,7 @@ log.txt           what happened, with the time of each line
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -228,9 +229,10 @@ class RunFolder:
         """Seconds of a round that was begun and interrupted."""
         try:
             saved = self.read_json(INTERRUPTED)
-            return float(saved["seconds"]) if saved["round"] == number else 0.0
+            seconds = float(saved["seconds"]) if saved["round"] == number else 0.0
         except (RunError, *_WRONG_SHAPE):
             return 0.0
+        return seconds if 0 <= seconds < math.inf else 0.0
 
     def write_manifest(self) -> None:
         """Write the manifest: the run is complete."""

@@ -78,8 +78,9 @@ class SearchRun(RouteRun):
         reserved = self.plan.max_evaluations - self.searcher.max_evaluations()
         # The finalists meet what was held back even when time is up.
         reserved += (self.searcher.max_candidates - self.max_mixtures) * len(self.holdout)
-        used = sum(report.get("seconds", 0.0) for report in folder.read_round_reports())
-        used += folder.read_interrupted_seconds(state.rounds + 1)
+        used = folder.read_interrupted_seconds(state.rounds + 1)
+        if self.config.max_minutes is not None:
+            used += sum(report.get("seconds", 0.0) for report in folder.read_round_reports())
         deadline = _Deadline(self.config.max_minutes, reserved, used)
         while not folder.has_file(files.ENDED) and (asked := self.searcher.ask(state)) is not None:
             with folder.time_round(state.rounds + 1) as get_seconds:
