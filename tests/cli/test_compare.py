@@ -10,7 +10,7 @@ from tests.runs.small import small_folder, write_task_file
 METHODS = "guided,macro,macro-restarts,random,rys,shortgpt,early-exit,drllm,drllm-ext,cola,standard"
 SMALL = (
     *("--task", "category", "--preset", "quick", "--seeds", "1", "--budget", "140", "--max-span", "1"),
-    *("--iterations", "2", "--draws", "4", "--elite", "2", "--training", "16", "--validation", "6", "--test", "12"),
+    *("--iterations", "2", "--draws", "4", "--elite", "2", "--training", "16", "--validation", "4", "--test", "8"),
 )
 
 

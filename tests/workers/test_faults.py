@@ -24,7 +24,7 @@ from macro_routing.workers.ray_backend import RayWorkerBackend
 from macro_routing.workers.worker_messages import WorkerSetup
 from macro_routing.workers.worker_pool import create_worker_pool, make_worker_environments
 from macro_routing.workers.worker_settings import WorkerError, WorkerSettings
-from tests.cli.runner import shell_status
+from tests.cli.runner import run, shell_status
 from tests.faults.fault_injection import FaultInjector, FaultResult, WorkerKiller
 from tests.faults.reference_search import (
     ReferenceSearch,
@@ -243,31 +243,17 @@ def test_a_ray_that_does_not_start_is_explained(monkeypatch):
 
 
 @pytest.mark.engines
-def test_the_commands_take_workers(reference, tmp_path):
-    def macro(*arguments):
-        return subprocess.run(
-            [*reference.command(tmp_path / "x")[:3], *map(str, arguments)],
-            env=command_environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
+def test_the_commands_take_workers(reference):
     columns = ["--question", "q", "--answer", "a", "--choices", "c"]
     what = ["--task", reference.config.task, "--model", reference.config.model, "--mode", "likelihood", *columns]
     command = ["evaluate", *what, "--route", "L0 L3 RJ", "--limit", 20, "--json", "--no-store"]
-    plain = macro(*command)
-    assert plain.returncode == 0, plain.stderr
+    plain = run(*command)
     for more in (["--workers", 2], ["--backend", "ray", "--workers", 2]):
-        done = macro(*command, *more)
-        assert done.returncode == 0, done.stderr
-        assert done.stdout == plain.stdout
-    refused = macro(*command, "--backend", "ray", "--address", "127.0.0.1:1", "--workers", 2)
-    assert refused.returncode == 2
+        assert run(*command, *more).stdout == plain.stdout
+    refused = run(*command, "--backend", "ray", "--address", "127.0.0.1:1", "--workers", 2, status=2)
     assert "cannot be used" in refused.stderr
     assert "Traceback" not in refused.stderr
-    crowded = macro(*command, "--backend", "ray", "--workers", 2, "--gpus-per-worker", 2)
-    assert crowded.returncode == 2
+    crowded = run(*command, "--backend", "ray", "--workers", 2, "--gpus-per-worker", 2, status=2)
     assert "the Ray cluster has 0" in crowded.stderr
 
 
