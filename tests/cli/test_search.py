@@ -146,7 +146,7 @@ def test_mistakes_are_one_line(arguments, says, tmp_path):
 def test_ctrl_c_says_how_to_go_on(place, tmp_path):
     _, arguments, _ = place
     # A random search never settles, so it is still running when it is stopped.
-    sizes = ["--iterations", "6", "--draws", "60", "--training", "100", "--validation", "10"]
+    sizes = ["--iterations", "5", "--draws", "40", "--training", "80", "--validation", "10"]
     long = [*arguments[:10], *sizes, "--method", "random", "--out", "run"]
     command = [sys.executable, "-m", "macro_routing.cli.main", "search", *long, "--store", "s.sqlite"]
     process = subprocess.Popen(

@@ -24,7 +24,7 @@ from tests.engine.test_shared_likelihood import COMMON_PREFIX
 from tests.models.tiny import LAYERS, VARIANTS, tiny_model
 
 ENDS = frozenset(range(3, 12))
-TWO = (DecodingStage(ENDS, 6, (50, 51)), DecodingStage(ENDS, 4))
+TWO = (DecodingStage(ENDS, 5, (50, 51)), DecodingStage(ENDS, 3))
 STANDARD, SKIP = Route.standard(LAYERS), parse_route("L0 L2 RJ", LAYERS)
 PAIR = parse_mixture("1.7 [L0 RJ] - 0.7 [L0 L2 RJ]", LAYERS)
 TRIPLE = parse_mixture("[L0-L3 L1(+h-2) RJ] + 0.4 [L0-L2] - 0.5 [L0 RJ]", LAYERS)

@@ -171,8 +171,8 @@ ROUTES = [parse_route(text, 30) for text in ("L0 RJ", "L0-L17 L17 RJ", "L0-L17 L
 def test_routes_together_answer_as_each_alone(smollm2, name, examples, decoding):
     task = load_task(name, seed=11)
     examples = task.pools["test"][:examples]
-    together = model_answers.answer_with_every_route(smollm2, ROUTES[1:], task, examples, decoding)
-    for route in ROUTES[1:]:
+    together = model_answers.answer_with_every_route(smollm2, ROUTES[2:], task, examples, decoding)
+    for route in ROUTES[2:]:
         assert together[route] == answer_examples(smollm2, apply_route(smollm2, route), task, examples, decoding)
 
 

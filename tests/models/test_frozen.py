@@ -229,6 +229,7 @@ def test_pickled_weights_are_not_loaded(folder):
 class TestSmolLM2:
     """The built-in default model, for real."""
 
+    @pytest.mark.engines  # a quarter of a minute; all architectures are checked on tiny models
     def test_doctor(self, smollm2):
         assert [finding for finding in run_checks(smollm2) if not finding.passed] == []
 

@@ -42,9 +42,9 @@ def reference(tmp_path_factory):
     return ReferenceSearch.make(tmp_path_factory.mktemp("reference"))
 
 
-def test_three_workers_decide_what_one_process_decides(reference, tmp_path):
+def test_two_workers_decide_what_one_process_decides(reference, tmp_path):
     place = tmp_path / "run"
-    run_search(reference.config, place, store=store_path(place), workers=WorkerSettings(workers=3))
+    run_search(reference.config, place, store=store_path(place), workers=WorkerSettings(workers=2))
     assert read_decisions(place) == read_decisions(reference.undisturbed)
     found, known = read_outcomes(store_path(place)), read_outcomes(store_path(reference.undisturbed))
     assert known.items() <= found.items()  # workers that would be idle work ahead
