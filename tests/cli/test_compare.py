@@ -72,7 +72,7 @@ def test_a_file_of_ones_own(model, tmp_path):
     found = json.loads(done.stdout)
     rows = [(row["name"], row["method"]) for row in found["rows"]]
     assert rows == [("early exit", "early-exit"), ("standard", "standard")]
-    assert {variant["n"] for one in found["runs"] for variant in one["result"]["variants"]} == {12}
+    assert {variant["n"] for one in found["runs"] for variant in one["result"]["variants"]} == {8}
     faster = (*command[:-4], "--out", tmp_path / "faster", "--store", tmp_path / "s.sqlite")
     run(*faster, "--objective", "speed", "--margin", "20")
     file = json.loads((tmp_path / "faster" / "early-exit-1" / "route.json").read_text())

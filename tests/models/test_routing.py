@@ -100,8 +100,14 @@ def test_both_attention_kernels(name, attention):
     )
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma3_text"])
-@pytest.mark.parametrize("text", ["L0 L2 L1 L1 RJ", "L0 L2 L1 L1(+h-2) L2(-0.25h-1)"], ids=["plain", "adding"])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("llama", "L0 L2 L1 L1 RJ"),
+        ("llama", "L0 L2 L1 L1(+h-2) L2(-0.25h-1)"),
+        ("gemma3_text", "L0 L2 L1 L1(+h-2) L2(-0.25h-1) RJ"),
+    ],
+)
 def test_compile_gives_one_graph(name, text):
     """With repeats, a skip and a jump back; each layer takes seconds to compile, so there are three."""
     kinds = {"layer_types": VARIANTS[name]["layer_types"][:3]} if "layer_types" in VARIANTS[name] else {}
