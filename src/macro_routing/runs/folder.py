@@ -5,6 +5,7 @@ run.toml          the configuration as given, for `macro search --config`
 states/NNN.npz    the search after NNN rounds: every draw with its scores, the policy
 rounds/NNN.json   what round NNN showed and cost
 ended.json        why the search ended before its last round, where it did
+interrupted.json  seconds of a round that was interrupted; removed when the round is complete
 candidates.json   final candidates with validation scores, and which one was chosen
 answers.json      test answers of the variants, example by example
 result.json       the verdict and the table of variants
